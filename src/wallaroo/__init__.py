@@ -1,0 +1,91 @@
+"""Wallaroo on Spark: scalable event processing in plain Python.
+
+A program declares an application in a function `application_setup(args)`, which `machida` runs:
+
+>>> import wallaroo
+>>> @wallaroo.decoder(header_length=4, length_fmt=">I")
+... def decode(bs):
+...     return bs.decode("utf-8")
+>>> @wallaroo.computation("to upper case")
+... def upper(text):
+...     return text.upper()
+>>> @wallaroo.encoder
+... def encode(text):
+...     return text.encode("utf-8")
+>>> def application_setup(args):
+...     in_host, in_port = wallaroo.tcp_parse_input_addrs(args)[0]
+...     out_host, out_port = wallaroo.tcp_parse_output_addrs(args)[0]
+...     ab = wallaroo.ApplicationBuilder("Upper Case")
+...     ab.new_pipeline("lines", wallaroo.TCPSourceConfig(in_host, in_port, decode))
+...     ab.to(upper)
+...     ab.to_sink(wallaroo.TCPSinkConfig(out_host, out_port, encode))
+...     return ab.build()
+>>> application_setup(["--in", "127.0.0.1:7010", "--out", "127.0.0.1:7002"])
+<Application 'Upper Case': 'lines'>
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from wallaroo._version import __version__
+from wallaroo.api.args import tcp_parse_input_addrs, tcp_parse_output_addrs
+from wallaroo.api.builder import ApplicationBuilder
+from wallaroo.api.codecs import decoder, encoder
+from wallaroo.api.computations import (
+    computation,
+    computation_multi,
+    state_computation,
+    state_computation_multi,
+)
+from wallaroo.api.configs import TCPSinkConfig, TCPSourceConfig
+from wallaroo.api.kafka import (
+    KafkaSinkConfig,
+    KafkaSourceConfig,
+    kafka_parse_sink_options,
+    kafka_parse_source_options,
+)
+from wallaroo.api.partitions import partition
+from wallaroo.api.serialization import deserialize, serialize
+from wallaroo.errors import WallarooError, WallarooParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = [
+    "ApplicationBuilder",
+    "KafkaSinkConfig",
+    "KafkaSourceConfig",
+    "TCPSinkConfig",
+    "TCPSourceConfig",
+    "WallarooError",
+    "WallarooParameterError",
+    "__version__",
+    "computation",
+    "computation_multi",
+    "decoder",
+    "deserialize",
+    "encoder",
+    "kafka_parse_sink_options",
+    "kafka_parse_source_options",
+    "partition",
+    "run",
+    "serialize",
+    "state_computation",
+    "state_computation_multi",
+    "tcp_parse_input_addrs",
+    "tcp_parse_output_addrs",
+]
+
+
+def run(application_setup: Callable[[list[str]], Any], args: Sequence[str] | None = None) -> None:
+    """Run an application from a script of your own, as `machida` would.
+
+    Args:
+        application_setup: The function that gets the arguments and returns the built application.
+        args: The command line; that of the running script where it is left out.
+    """
+    # Programs that only declare or test an application do without the launcher and all it brings.
+    from wallaroo.cli.machida import run_script  # noqa: PLC0415
+
+    run_script(application_setup, args)

@@ -1,0 +1,1 @@
+"""The words users write: decorators, configs, argument parsers and the builder. Users import `wallaroo`."""

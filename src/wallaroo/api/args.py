@@ -1,0 +1,75 @@
+"""Addresses from the command line that `application_setup` is given."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from wallaroo.errors import WallarooParameterError
+from wallaroo.topology.addresses import port_number
+from wallaroo.topology.inspection import a_kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def tcp_parse_input_addrs(args: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the addresses of `--in` (or `-i`) as pairs of strings; all other arguments are left alone.
+
+    >>> tcp_parse_input_addrs(["--name", "w1", "--in", "127.0.0.1:7010,127.0.0.1:7011"])
+    [('127.0.0.1', '7010'), ('127.0.0.1', '7011')]
+    """
+    return _addresses(args, "--in", "-i", "7010")
+
+
+def tcp_parse_output_addrs(args: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the addresses of `--out` (or `-o`) as pairs of strings; all other arguments are left alone.
+
+    >>> tcp_parse_output_addrs(["--out=[::1]:7002"])
+    [('::1', '7002')]
+    """
+    return _addresses(args, "--out", "-o", "7002")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports by exception: the program that called us decides what is printed and when to stop."""
+
+    def error(self, message: str) -> NoReturn:
+        raise WallarooParameterError(message)
+
+
+def _addresses(args: Sequence[str], option: str, short: str, port: str) -> list[tuple[str, str]]:
+    example = f"for example {option} 127.0.0.1:{port}, or several with commas between them"
+    if not isinstance(args, list | tuple) or not all(isinstance(each, str) for each in args):
+        raise WallarooParameterError(
+            f"the arguments to look for {option} in must be a list of strings, such as the args that "
+            f"application_setup(args) gets; got {a_kind_of(args)}."
+        )
+    parser = _Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument(option, short, dest="given", action="append")
+    try:
+        given: list[str] | None = parser.parse_known_args(list(args))[0].given
+    except WallarooParameterError as error:
+        raise WallarooParameterError(f"{option} needs an address: {example}.") from error
+    if given is None:
+        raise WallarooParameterError(f"{option} is missing: add it to the command line, {example}.")
+    return [_host_and_port(address.strip(), option, example) for each in given for address in each.split(",")]
+
+
+def _host_and_port(address: str, option: str, example: str) -> tuple[str, str]:
+    host, colon, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise _unusable(option, address, f"write an IPv6 address in brackets, such as [::1]:{port}", example)
+    if not colon or not host:
+        raise _unusable(option, address, "an address is a host, a colon and a port", example)
+    try:
+        port_number(port)
+    except WallarooParameterError as error:
+        raise _unusable(option, address, str(error), example) from error
+    return host, port
+
+
+def _unusable(option: str, address: Any, reason: str, example: str) -> WallarooParameterError:
+    return WallarooParameterError(f"{option} has an address that cannot be used, {address!r}: {reason}; {example}.")

@@ -1,0 +1,101 @@
+"""What all of Wallaroo's decorators make: an object around a user's function."""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import inspect
+import operator
+import sys
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar
+
+from wallaroo.errors import WallarooParameterError
+from wallaroo.topology.inspection import a_kind_of, accepts, call_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Decorated(Generic[P, R]):
+    """A function that a decorator turned into a part of an application.
+
+    It is called like the function, so that a unit test may call it, and has a name like the parts that are
+    written as classes. Subclasses put the function itself where the engine looks for it (as `compute`):
+    an attribute and not a method, so that the engine's calls go straight to the user's code.
+    """
+
+    decorator: ClassVar[str]
+    """The decorator as users write it."""
+    parameters: ClassVar[tuple[str, ...]]
+    """What the function is called with."""
+
+    __wrapped__: Callable[P, R]
+
+    def __init__(self, function: Callable[P, R], name: str | None = None) -> None:
+        require_function(function, self.decorator, self.parameters)
+        self.__wrapped__ = function
+        self.__module__ = getattr(function, "__module__", None) or "builtins"
+        self.__name__ = function_name(function)
+        self.__qualname__ = getattr(function, "__qualname__", self.__name__)
+        self.__doc__ = function.__doc__
+        self._name = self.__name__ if name is None else name
+
+    def name(self) -> str:
+        """Return the name of this part of the application."""
+        return self._name
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:  # noqa: D102 - does what the function does
+        return self.__wrapped__(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<{self.decorator} {self._name!r}>"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Pickle by reference where another process finds this object by its name, and by value otherwise.
+
+        The function cannot be found by its name there: the name leads to this object. That is why a
+        decorated function has to know how to pickle itself.
+        """
+        if self._can_be_imported():
+            return self.__qualname__
+        return copyreg.__newobj__, (type(self),), self.__getstate__()  # type: ignore[attr-defined]
+
+    def _can_be_imported(self) -> bool:
+        # A worker's `__main__` is the worker's own program, so what a script defines has to travel by value.
+        if self.__module__ == "__main__":
+            return False
+        try:
+            found = operator.attrgetter(self.__qualname__)(sys.modules.get(self.__module__))
+        except AttributeError:
+            return False
+        return found is self
+
+
+def require_function(function: Any, decorator: str, parameters: tuple[str, ...]) -> None:
+    """Refuse what a decorator cannot decorate, naming it and what it should look like."""
+    if not callable(function):
+        raise WallarooParameterError(f"{decorator} needs a function below it; got {a_kind_of(function)}.")
+    if accepts(function, len(parameters)):
+        return
+    name = function_name(function)
+    wanted = f"{name}({', '.join(parameters)})"
+    if inspect.isclass(function):
+        raise WallarooParameterError(
+            f"{decorator} decorates functions, and {name} is a class. Either write a function {wanted}, or "
+            "leave the decorator out: classes with the right methods are used as they are."
+        )
+    count = f"{len(parameters)} argument" + ("s" if len(parameters) > 1 else "")
+    raise WallarooParameterError(
+        f"{decorator} on {name}: your function must allow {count}, as in {wanted}; "
+        f"it is written as {call_text(function, name)}."
+    )
+
+
+def function_name(function: Any) -> str:
+    """Return what to call a function, also where it is a `functools.partial` or a callable object."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))

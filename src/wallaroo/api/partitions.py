@@ -1,0 +1,35 @@
+"""The decorator that makes a partition out of a function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wallaroo.api.decorated import Decorated, P, R
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class PartitionFunction(Decorated[P, R]):
+    """What `@partition` makes: it says which part of a state a message belongs to."""
+
+    decorator = "@wallaroo.partition"
+    parameters = ("data",)
+
+    def __init__(self, function: Callable[P, R]) -> None:
+        super().__init__(function)
+        self.partition = function
+
+
+def partition(function: Callable[P, R]) -> PartitionFunction[P, R]:
+    """Make a partition out of a function that takes `data` and returns its key.
+
+    A key is any object that can be hashed and compared, such as a string, a number or a tuple of those.
+
+    >>> @partition
+    ... def first_letter(word):
+    ...     return word[0].lower() if word[:1].isalpha() else "!"
+    >>> first_letter("Hello")
+    'h'
+    """
+    return PartitionFunction(function)

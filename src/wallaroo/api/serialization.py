@@ -1,0 +1,24 @@
+"""Objects to bytes and back, the way Wallaroo does it when an application does not bring its own way."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+
+def serialize(obj: Any) -> bytes:
+    """Return `obj` as bytes that `deserialize` turns back into an equal object.
+
+    >>> deserialize(serialize({"word": "hello", "count": 2}))
+    {'word': 'hello', 'count': 2}
+    """
+    return pickle.dumps(obj, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def deserialize(bs: bytes) -> Any:
+    """Return the object in `bs`, which must come from `serialize` in a program you trust: it may run code.
+
+    >>> deserialize(serialize(["any", b"object", None]))
+    ['any', b'object', None]
+    """
+    return pickle.loads(bs)

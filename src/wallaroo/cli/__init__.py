@@ -1,0 +1,1 @@
+"""The commands: `machida` runs an application, `wallaroo` has the tools around it."""

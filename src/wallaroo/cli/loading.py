@@ -1,0 +1,95 @@
+"""Finds the application: imports its module, calls its `application_setup`, and says plainly what is wrong."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from wallaroo.errors import WallarooError, users_traceback
+from wallaroo.topology.model import Application
+
+Setup = Callable[[list[str]], Any]
+
+
+def import_application(name: str) -> ModuleType:
+    """Import an application's module from the current folder or PYTHONPATH."""
+    here = os.getcwd()  # noqa: PTH109 - as it is put into the import path
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            raise WallarooError(_not_found(name)) from error
+        raise WallarooError(f"Importing {name} failed:\n{users_traceback(error)}") from error
+    except SyntaxError as error:
+        raise WallarooError(f"{error.filename}, line {error.lineno}: {error.msg}.") from error
+    except Exception as error:
+        raise WallarooError(f"Importing {name} failed:\n{users_traceback(error)}") from error
+
+
+def _not_found(name: str) -> str:
+    text = f"No module named {name!r} in the current folder or PYTHONPATH."
+    if name.endswith(".py"):
+        return f"{text} Leave out the ending: --application-module {name.removesuffix('.py')}"
+    here = sorted(path.stem for path in Path.cwd().glob("*.py"))
+    return f"{text} Modules here: {', '.join(here[:10])}" if here else f"{text} There are no modules here."
+
+
+def setup_function(module: ModuleType) -> Setup:
+    """Return the module's `application_setup`."""
+    setup = getattr(module, "application_setup", None)
+    if not callable(setup):
+        raise WallarooError(
+            f"The module {module.__name__!r} ({module.__file__}) has no function application_setup(args). "
+            "It is what machida calls to build the application."
+        )
+    function: Setup = setup
+    return function
+
+
+def build(setup: Setup, arguments: list[str]) -> Application:
+    """Return the application that `setup` builds."""
+    try:
+        application = setup(arguments)
+    except WallarooError:
+        raise
+    except Exception as error:
+        raise WallarooError(f"application_setup failed:\n{users_traceback(error)}") from error
+    if not isinstance(application, Application):
+        raise WallarooError(
+            f"application_setup returned {type(application).__name__} instead of an application: "
+            "end it with `return ab.build()`."
+        )
+    return application
+
+
+def importable(setup: Setup) -> Setup:
+    """Return `setup` from a module that workers can import too.
+
+    A script that is run directly is called `__main__`, and only in this process. So it is imported once more, under its
+    own name, and that copy is what runs; classes and states then have the same names however it was started.
+    """
+    if setup.__module__ != "__main__":
+        return setup
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    file = getattr(main, "__file__", None)
+    if spec is not None and not spec.name.endswith("__main__"):
+        module = importlib.import_module(spec.name)
+    elif file is not None:
+        folder = str(Path(file).resolve().parent)
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+        module = importlib.import_module(Path(file).stem)
+    else:
+        raise WallarooError(
+            "wallaroo.run needs application_setup in a file, which workers can import; it was defined interactively."
+        )
+    return getattr(module, setup.__qualname__)  # type: ignore[no-any-return]

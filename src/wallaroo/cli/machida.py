@@ -1,0 +1,184 @@
+"""The `machida` command: runs an application."""
+
+from __future__ import annotations
+
+import difflib
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wallaroo._version import __version__
+from wallaroo.cli import loading
+from wallaroo.cli.original_flags import MEANINGLESS, acknowledged, original_flags
+from wallaroo.cli.screen import plain_errors, say
+from wallaroo.errors import WallarooError
+
+if TYPE_CHECKING:
+    from wallaroo.engine.main import RunOptions, Stop
+
+_LOG_LEVELS = ("debug", "info", "warn", "error")
+
+
+@click.command(
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "ignore_unknown_options": True,
+        "allow_extra_args": True,
+        "max_content_width": 110,
+    }
+)
+@click.option("--application-module", metavar="MODULE", help="The module that defines application_setup(args).")
+@click.option(
+    "--resilience-dir",
+    "-r",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where log, state and ledger live. Default: a folder for the application in the temporary folder.",
+)
+@click.option("--name", "-n", metavar="NAME", help="Name of this run, to tell runs of one application apart.")
+@click.option(
+    "--worker-count",
+    "-w",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Degree of parallelism. Default: the cores of the machine (up to 8) or of the cluster.",
+)
+@click.option(
+    "--buckets",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Into how many parts partitioned state is cut; fixed when the state is first made.",
+)
+@click.option(
+    "--master",
+    default="local[*]",
+    show_default=True,
+    metavar="URL",
+    help="The Spark to run on: local[*], local[4], spark://host:7077, ...",
+)
+@click.option("--spark-conf", multiple=True, metavar="KEY=VALUE", help="A setting for Spark; may be repeated.")
+@click.option(
+    "--log-level",
+    type=click.Choice(_LOG_LEVELS),
+    default="warn",
+    show_default=True,
+    help="How much Spark writes to its log file.",
+)
+@original_flags
+@click.version_option(__version__, "--version", prog_name="machida")
+@click.pass_context
+def main(context: click.Context, /, **given: Any) -> None:
+    r"""Run a Wallaroo application.
+
+    The module is imported from the current folder or PYTHONPATH, and its application_setup(args) is called
+    with the whole command line, so options that machida does not know are the application's own.
+
+    \b
+    Count words from port 7010, results to port 7002:
+      machida --application-module word_count --in 127.0.0.1:7010 --out 127.0.0.1:7002
+    Keep the state in a directory of its own:
+      machida --application-module word_count --in ... --out ... --resilience-dir state/
+    On a Spark cluster, sixteen-fold:
+      machida --application-module word_count --in ... --out ... --master spark://host:7077 --worker-count 16
+
+    Ctrl-C (or SIGTERM) finishes the batch in flight and stops; the same command goes on from there.
+    """
+    arguments = sys.argv[1:]
+    with plain_errors():
+        if not given["application_module"]:
+            context.fail("Missing option '--application-module'. Example: --application-module word_count")
+        _suggest(context.args)
+        module = loading.import_application(given["application_module"])
+        setup = loading.setup_function(module)
+        run_application(setup, arguments, given)
+
+
+def run_application(setup: Callable[[list[str]], Any], arguments: list[str], given: dict[str, Any]) -> None:
+    """Build the application and run it until it is stopped."""
+    application = loading.build(setup, arguments)
+    from wallaroo.engine.main import Run  # noqa: PLC0415 - what --help and mistakes do not need
+
+    click.secho(f"{application.name}", bold=True, nl=False)
+    click.secho(f"  (Wallaroo {__version__})", dim=True)
+    if unused := acknowledged(given):
+        click.echo(f"  accepted    {unused}: without meaning on Spark")
+    options = _run_options(application.name, given)
+    run = Run(application, sys.modules.get(setup.__module__), options, say=click.echo, warn=say)
+    stop = _stop_on_signals()
+    try:
+        run.run(stop)
+    except KeyboardInterrupt:
+        say("Stopped before it was ready.")
+
+
+def _run_options(application: str, given: dict[str, Any]) -> RunOptions:
+    from wallaroo.engine.home import default_home  # noqa: PLC0415
+    from wallaroo.engine.main import RunOptions  # noqa: PLC0415
+    from wallaroo.engine.session import SparkOptions  # noqa: PLC0415
+
+    name = given.get("name")
+    home = given.get("resilience_dir") or default_home(f"{application} {name}" if name else application)
+    spark = SparkOptions(
+        master=_master(given.get("master") or "local[*]", given.get("worker_count")),
+        conf=dict(_setting(text) for text in given.get("spark_conf", ())),
+        log_level=given.get("log_level") or "warn",
+    )
+    return RunOptions(home=home, workers=given.get("worker_count"), buckets=given.get("buckets"), spark=spark)
+
+
+def _master(master: str, workers: int | None) -> str:
+    """Return the master to use: more workers than cores were asked for on purpose."""
+    return f"local[{workers}]" if workers and master == "local[*]" else master
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise WallarooError(f"--spark-conf {text}: write it as KEY=VALUE, for example spark.driver.memory=4g.")
+    return key, value
+
+
+def _suggest(unknown: Sequence[str]) -> None:
+    """Point out options that look like a slip of the keyboard; they are handed to the application all the same."""
+    known = [option for parameter in main.params for option in parameter.opts if option.startswith("--")]
+    for argument in unknown:
+        option = argument.partition("=")[0]
+        close = difflib.get_close_matches(option, known, n=1, cutoff=0.85)
+        if option.startswith("--") and close and option not in MEANINGLESS:
+            say(f"{option} is handed to the application. Did you mean {close[0]}?")
+
+
+def _stop_on_signals() -> Stop:
+    """Return what SIGINT and SIGTERM set off: stop after the batch in flight; at the second signal, at once."""
+    from wallaroo.engine.main import Stop  # noqa: PLC0415
+
+    stop = Stop()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        if not stop.ready:
+            raise KeyboardInterrupt
+        if stop.requested.is_set():
+            stop.at_once.set()
+        stop.requested.set()
+
+    signal.signal(signal.SIGINT, on_signal)
+    signal.signal(signal.SIGTERM, on_signal)
+    return stop
+
+
+def run_script(application_setup: Callable[[list[str]], Any], args: Sequence[str] | None = None) -> None:
+    """Run an application from a script of the user's own; see `wallaroo.run`."""
+    arguments = list(sys.argv[1:] if args is None else args)
+    setup = loading.importable(application_setup)
+    with main.make_context("machida", list(arguments)) as context:
+        try:
+            with plain_errors():
+                run_application(setup, arguments, context.params)
+        except click.ClickException as error:
+            error.show()
+            sys.exit(error.exit_code)

@@ -1,0 +1,133 @@
+"""Addresses and connections for the commands: `host:port` in, a connected or a listening socket out."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import click
+
+from wallaroo.errors import WallarooError
+from wallaroo.topology.addresses import port_number
+
+_RETRY_PAUSE = 0.1
+_TRY_SECONDS = 5.0
+
+
+class Address(NamedTuple):
+    """A host and a port, written `host:port`, or `[host]:port` where the host itself contains colons.
+
+    >>> str(Address("127.0.0.1", 7010)), str(Address("::1", 7010))
+    ('127.0.0.1:7010', '[::1]:7010')
+    """
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """Return the address that `text` names.
+
+    >>> parse_address("127.0.0.1:7010")
+    Address(host='127.0.0.1', port=7010)
+    >>> parse_address("[::1]:0")
+    Address(host='::1', port=0)
+    >>> parse_address("7010")
+    Traceback (most recent call last):
+    wallaroo.errors.WallarooError: '7010' is not an address: write host:port, such as 127.0.0.1:7010
+    """
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise WallarooError(f"{text!r} is not an address: put the host in brackets, such as [::1]:7010")
+    if not (colon and host):
+        raise WallarooError(f"{text!r} is not an address: write host:port, such as 127.0.0.1:7010")
+    return Address(host, port_number(port))
+
+
+class AddressType(click.ParamType[Address]):
+    """The type of a command's `host:port` argument."""
+
+    name = "address"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Address:
+        """Return the address, or let the command refuse it."""
+        if isinstance(value, Address):
+            return value
+        try:
+            return parse_address(value)
+        except WallarooError as error:
+            self.fail(str(error), param, ctx)
+
+
+def connect(address: Address, *, retry: float, on_wait: Callable[[], None] = lambda: None) -> socket.socket:
+    """Connect to `address`, trying for `retry` seconds; `on_wait` is called once, before the second try."""
+    deadline = time.monotonic() + retry
+    waiting = False
+    while True:
+        try:
+            return _connect_once(address)
+        except socket.gaierror as error:
+            raise _unknown_host(address) from error
+        except OSError as error:
+            if time.monotonic() + _RETRY_PAUSE > deadline:
+                tried = f" (tried for {retry:g} s)" if retry else ""
+                raise WallarooError(
+                    f"cannot connect to {address}: {_reason(error)}{tried}. Is the program there running?"
+                ) from error
+        if not waiting:
+            waiting = True
+            on_wait()
+        time.sleep(_RETRY_PAUSE)
+
+
+def _connect_once(address: Address) -> socket.socket:
+    connection = socket.create_connection(address, timeout=_TRY_SECONDS)
+    # Where nobody listens on a port that outgoing connections may get, Linux can connect a socket to itself.
+    if connection.getsockname() == connection.getpeername():
+        connection.close()
+        raise ConnectionRefusedError("Connection refused")
+    connection.settimeout(None)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def listen(address: Address) -> socket.socket:
+    """Return a socket that listens on `address`; port 0 picks a free one."""
+    try:
+        family, kind, protocol, _, resolved = socket.getaddrinfo(
+            *address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise _unknown_host(address) from error
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(resolved)
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise WallarooError(
+            f"cannot listen on {address}: {_reason(error)}. Stop the program that uses it, or name another address."
+        ) from error
+    return listener
+
+
+def address_of(listener: socket.socket) -> Address:
+    """Return where `listener` really listens."""
+    host, port = listener.getsockname()[:2]
+    return Address(host, port)
+
+
+def _unknown_host(address: Address) -> WallarooError:
+    return WallarooError(f"{address}: the host {address.host!r} is not known")
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,97 @@
+"""What the commands show: numbers, closing lines, errors and a progress bar, the same everywhere.
+
+Everything goes to standard error: standard output belongs to the data. Rich is imported where it is used, so
+that a command that shows nothing starts quickly.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import click
+
+from wallaroo.errors import WallarooError
+
+_REFRESH_SECONDS = 0.1
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "message"), counted(2000, "message")
+    ('1 message', '2,000 messages')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def rate(number: int, noun: str, seconds: float) -> str:
+    """Return how many came each second, or nothing where that says nothing.
+
+    >>> rate(3000, "message", 1.5), rate(0, "message", 0.0)
+    (', 2,000 messages/s', '')
+    """
+    return f", {number / seconds:,.0f} {noun}s/s" if number and seconds > 0 else ""
+
+
+def say(text: str) -> None:
+    """Print a line for the person at the screen."""
+    click.echo(text, err=True)
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """End the command with one plain line and exit code 1 where Wallaroo or the system refuses something."""
+    try:
+        yield
+    except WallarooError as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
+
+
+def refuse(text: str) -> NoReturn:
+    """End the command with `text` as its error and exit code 1."""
+    raise click.ClickException(text)
+
+
+@contextmanager
+def progress_bar(
+    title: str, noun: str, total: int | None, *, visible: bool = True
+) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on standard error for the time of a `with` block.
+
+    Yields the function to call with how much of `total` is done and how many messages that were. Without a
+    terminal nothing is shown.
+    """
+    if not (visible and sys.stderr.isatty()):
+        yield lambda _done, _messages: None
+        return
+
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn(title),
+        BarColumn(),
+        TextColumn("{task.fields[status]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=total, status=counted(0, noun))
+        started = time.monotonic()
+        shown = 0.0
+
+        def show(done: int, messages: int) -> None:
+            nonlocal shown
+            now = time.monotonic()
+            if now - shown >= _REFRESH_SECONDS:
+                shown = now
+                status = counted(messages, noun) + rate(messages, noun, now - started)
+                progress.update(task, completed=done, status=status)
+
+        yield show

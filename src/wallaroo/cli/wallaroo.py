@@ -1,0 +1,51 @@
+"""The `wallaroo` command: tools around a running application."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from wallaroo._version import __version__
+
+# Each command's module is imported only when it is called; its line in the overview stands here.
+_COMMANDS = {
+    "send": "Send the lines or frames of a file over TCP.",
+    "receive": "Listen on an address and print what comes.",
+}
+
+
+class _CommandsOnDemand(click.Group):
+    """A group whose commands are the `command` objects of the modules beside this one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature.
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _COMMANDS:
+            return None
+        command = import_module(f"wallaroo.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.command(cls=_CommandsOnDemand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="wallaroo")
+def main() -> None:
+    r"""Tools around a running Wallaroo application, which `machida` runs.
+
+    \b
+    Print what the application sends to 127.0.0.1:7002:
+      wallaroo receive 127.0.0.1:7002
+    Run it:
+      machida --application-module word_count --in 127.0.0.1:7010 --out 127.0.0.1:7002
+    Send it each line of a file as a message:
+      wallaroo send 127.0.0.1:7010 --file text.txt
+
+    `wallaroo COMMAND --help` tells more.
+    """

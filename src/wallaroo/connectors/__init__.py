@@ -1,0 +1,1 @@
+"""One module per transport: how bytes leave (and, through the ingress log, enter) an application."""

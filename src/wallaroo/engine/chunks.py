@@ -1,0 +1,140 @@
+"""How messages travel between stages: a Spark row is a chunk of many messages, packed once.
+
+Columns of a row:
+
+- `route`: what the chunk is for: a state step or a sink of the plan, or one of the special routes below;
+- `grp`: the group (a bucket of a state, or a carrier that only passes chunks on) which decides the partition;
+- `seq`, `part`: the chunk's place in the order of the input; chunks of one route are put in order by them;
+- `number`: how many messages;
+- `body`: the messages: a pickled `{key: [message, ...]}` for a state, bytes back to back for a sink.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+DEAD_LETTERS = -1
+"""The route of messages that failed: a JSON list of records for the dead-letter file."""
+PRINTED = -2
+"""The route of what user code printed: text for the user's screen."""
+NUDGE = -3
+"""The route of chunks without content, which only make every stage run once."""
+
+COLUMNS = "route int, grp int, seq long, part int, number int, body binary"
+ARROW_SCHEMA = pa.schema(
+    [
+        ("route", pa.int32()),
+        ("grp", pa.int32()),
+        ("seq", pa.int64()),
+        ("part", pa.int32()),
+        ("number", pa.int32()),
+        ("body", pa.binary()),
+    ]
+)
+
+
+class Chunk(NamedTuple):
+    """One row; its fields are described at the top of this module."""
+
+    route: int
+    grp: int
+    seq: int
+    part: int
+    number: int
+    body: bytes
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Return the key that puts the chunks of a group, or of a sink, into the order of the input."""
+        return (self.route, self.seq, self.part)
+
+
+def to_record_batch(chunks: list[Chunk]) -> pa.RecordBatch:
+    """Return `chunks` as the Arrow batch that the source hands to Spark."""
+    columns = zip(*chunks, strict=True)
+    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, ARROW_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+
+
+def from_table(table: pa.Table) -> Iterator[Chunk]:
+    """Yield the chunks of an Arrow table, in input order for each route."""
+    columns = [table.column(name).to_pylist() for name in ARROW_SCHEMA.names]
+    chunks = [Chunk(*values) for values in zip(*columns, strict=True)]
+    yield from sorted(chunks, key=lambda chunk: chunk.order)
+
+
+class Serializer:
+    """Packs messages and states for their way between workers and into the state store.
+
+    With pickle as it is, or with the application's own `serialize` and `deserialize` for each message and state.
+
+    >>> Serializer().load_messages(Serializer().dump_messages({"a": [1, 2]}))
+    {'a': [1, 2]}
+    >>> text = Serializer(lambda o: repr(o).encode(), lambda b: int(b))
+    >>> text.load_messages(text.dump_messages({"a": [1, 2]}))
+    {'a': [1, 2]}
+    """
+
+    def __init__(
+        self,
+        serialize: Callable[[Any], bytes] | None = None,
+        deserialize: Callable[[bytes], Any] | None = None,
+    ) -> None:
+        self._serialize = serialize
+        self._deserialize = deserialize
+
+    def dump(self, obj: Any) -> bytes:
+        """Return one message or state as bytes."""
+        if self._serialize is not None:
+            return self._serialize(obj)
+        return pickle.dumps(obj, pickle.HIGHEST_PROTOCOL)
+
+    def load(self, data: bytes) -> Any:
+        """Return the message or state in `data`."""
+        return pickle.loads(data) if self._deserialize is None else self._deserialize(data)
+
+    def dump_messages(self, messages: dict[Any, list[Any]]) -> bytes:
+        """Return the messages of many keys as bytes."""
+        if self._serialize is not None:
+            serialize = self._serialize
+            messages = {key: [serialize(message) for message in some] for key, some in messages.items()}
+        return pickle.dumps(messages, pickle.HIGHEST_PROTOCOL)
+
+    def load_messages(self, data: bytes) -> dict[Any, list[Any]]:
+        """Return what `dump_messages` packed."""
+        messages: dict[Any, list[Any]] = pickle.loads(data)
+        if self._deserialize is not None:
+            deserialize = self._deserialize
+            messages = {key: [deserialize(message) for message in some] for key, some in messages.items()}
+        return messages
+
+    def dump_states(self, states: dict[Any, Any]) -> bytes:
+        """Return the states of many keys as bytes."""
+        if self._serialize is not None:
+            serialize = self._serialize
+            states = {key: serialize(state) for key, state in states.items()}
+        return pickle.dumps(states, pickle.HIGHEST_PROTOCOL)
+
+    def load_states(self, data: bytes) -> dict[Any, Any]:
+        """Return what `dump_states` packed."""
+        states: dict[Any, Any] = pickle.loads(data)
+        if self._deserialize is not None:
+            deserialize = self._deserialize
+            states = {key: deserialize(state) for key, state in states.items()}
+        return states
+
+
+def dump_records(records: list[dict[str, Any]]) -> bytes:
+    """Return dead-letter records as the body of a chunk."""
+    return json.dumps(records).encode()
+
+
+def load_records(body: bytes) -> list[dict[str, Any]]:
+    """Return the dead-letter records in the body of a chunk."""
+    records: list[dict[str, Any]] = json.loads(body)
+    return records

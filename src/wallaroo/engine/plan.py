@@ -1,0 +1,115 @@
+"""The plan of a run: the topology with every place a chunk can go to numbered, the same in driver and workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from wallaroo.engine.buckets import spread_ids
+from wallaroo.engine.chunks import Serializer
+from wallaroo.topology.model import Application, Pipeline, SinkConfig, StateComputation
+
+
+@dataclass(frozen=True)
+class StateLayout:
+    """Where the keys of one state live: its level in the query and the groups (buckets) it is cut into."""
+
+    level: int
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How an application is cut up. Recorded with the state, and kept as long as the state lives.
+
+    `levels` names the states in the order in which messages can meet them; `singles` are those with one object only.
+    """
+
+    levels: tuple[tuple[str, ...], ...]
+    singles: frozenset[str]
+    partitions: int
+    buckets: int
+
+    @cached_property
+    def states(self) -> dict[str, StateLayout]:
+        """Return the layout of each state by its name."""
+        found: dict[str, StateLayout] = {}
+        for level, names in enumerate(self.levels):
+            sizes = {name: 1 if name in self.singles else self.buckets for name in names}
+            ids = spread_ids(self.partitions + sum(sizes.values()), self.partitions)[self.partitions :]
+            for name, size in sizes.items():
+                found[name] = StateLayout(level, tuple(ids[:size]))
+                ids = ids[size:]
+        return found
+
+    @cached_property
+    def carriers(self) -> tuple[int, ...]:
+        """Return the groups, one in each partition, for chunks that only pass a level on their way."""
+        return tuple(spread_ids(self.partitions, self.partitions))
+
+
+@dataclass(frozen=True, eq=False)
+class StepRoute:
+    """The way to a state step: its chunks go to the bucket of their keys."""
+
+    number: int
+    pipeline: Pipeline
+    index: int
+    step: StateComputation
+    layout: StateLayout
+
+
+@dataclass(frozen=True, eq=False)
+class SinkRoute:
+    """The way to one sink of one pipeline."""
+
+    number: int
+    pipeline: Pipeline
+    sink: SinkConfig
+
+
+@dataclass(eq=False)
+class Plan:
+    """All that driver and workers have to agree on in one run of an application."""
+
+    application: Application
+    layout: Layout
+    serialize: Callable[[Any], bytes] | None = None
+    deserialize: Callable[[bytes], Any] | None = None
+    run_id: str = ""
+    routes: list[StepRoute | SinkRoute] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.routes = []
+        for pipeline in self.application.pipelines:
+            for index, step in enumerate(pipeline.steps):
+                if isinstance(step, StateComputation):
+                    layout = self.layout.states[step.state.name]
+                    self.routes.append(StepRoute(len(self.routes), pipeline, index, step, layout))
+            for sink in pipeline.sinks:
+                self.routes.append(SinkRoute(len(self.routes), pipeline, sink))
+
+    @property
+    def serializer(self) -> Serializer:
+        """Return what packs the application's messages and states."""
+        return Serializer(self.serialize, self.deserialize)
+
+    def after(self, pipeline: Pipeline, index: int) -> StepRoute | None:
+        """Return the route to the first state step of `pipeline` at or after step `index`, if there is one."""
+        for route in self.routes:
+            if isinstance(route, StepRoute) and route.pipeline is pipeline and route.index >= index:
+                return route
+        return None
+
+    def sinks_of(self, pipeline: Pipeline) -> list[SinkRoute]:
+        """Return the routes to the sinks of `pipeline`."""
+        return [r for r in self.routes if isinstance(r, SinkRoute) and r.pipeline is pipeline]
+
+    def level_of(self, route: int) -> int | None:
+        """Return the level at which a chunk on `route` has work to do, None if it only travels to the driver."""
+        if route < 0:
+            return None
+        found = self.routes[route]
+        return found.layout.level if isinstance(found, StepRoute) else None

@@ -1,0 +1,151 @@
+"""The Spark session: its settings, each with its reason, and its JVM, whose chatter goes to a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from wallaroo.engine.home import Home
+from wallaroo.engine.java import java_home
+from wallaroo.engine.local_files import quicken_local_files
+from wallaroo.errors import WallarooError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+
+_SETTINGS = {
+    # A Python task over TCP stalls for 40 ms where the two sides wait for each other's acknowledgements.
+    "spark.python.unix.domain.socket.enabled": "true",
+    # The state store: RocksDB that writes what changed, not a copy of everything, at each commit.
+    "spark.sql.streaming.stateStore.providerClass": f"{_STREAMING}.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    # How much history the checkpoint keeps: recovery needs the last batch only.
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "50",
+    "spark.sql.streaming.fileSource.log.compactInterval": "10",
+    # No process is started to read links, and no second file is written beside each one.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # The source itself waits for data, so asking it again costs nothing.
+    "spark.sql.streaming.pollingDelay": "1ms",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # The plan of a batch is always the same; there is nothing to adapt, and few numbers worth keeping.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.sql.ui.retainedExecutions": "5",
+    # Chunks are large and few; an Arrow batch must not cut them short.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
+    "spark.driver.maxResultSize": "0",
+    "spark.rpc.message.maxSize": "1024",
+    "spark.python.worker.reuse": "true",
+    # A task that fails is run again from the log, a few times, before the application gives up.
+    "spark.task.maxFailures": "4",
+}
+
+_LOG4J = """\
+rootLogger.level = {level}
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {path}
+appender.file.filePattern = {path}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+"""
+
+
+@dataclass(frozen=True)
+class SparkOptions:
+    """What a user may say about Spark."""
+
+    master: str = "local[*]"
+    conf: dict[str, str] = field(default_factory=dict)
+    log_level: str = "warn"
+
+    @property
+    def local(self) -> bool:
+        """Tell whether Spark runs inside this one machine's driver."""
+        return self.master.startswith("local")
+
+
+def start_session(name: str, home: Home, options: SparkOptions) -> SparkSession:
+    """Start Spark for an application."""
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - heavy: only a run needs it
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    os.environ["JAVA_HOME"] = java_home(home.path)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYTHONHASHSEED"] = "0"  # Keys of users' own classes must hash alike in every worker.
+    if options.local:
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    conf = SparkConf(loadDefaults=False)
+    for key, value in _all_settings(name, home, options).items():
+        conf.set(key, value)
+    chatter = _chatter_file(home)
+    try:
+        gateway = launch_gateway(  # type: ignore[no-untyped-call]
+            conf, popen_kwargs={"stdout": chatter, "stderr": chatter}
+        )
+        context = SparkContext(conf=conf, gateway=gateway)
+    except Exception as error:
+        raise WallarooError(
+            f"Spark could not be started ({_first_line(error)}). What it said is in {home.spark_log.parent}."
+        ) from error
+    finally:
+        os.close(chatter)
+    session = SparkSession(context)
+    if options.local:
+        quicken_local_files(session)
+    return session
+
+
+def _all_settings(name: str, home: Home, options: SparkOptions) -> dict[str, str]:
+    """Return every setting: ours, those of this run, and, above all, the user's."""
+    log4j = home.spark_log.parent / "log4j2.properties"
+    log4j.write_text(_LOG4J.format(path=home.spark_log, level=options.log_level))
+    scratch = home.path / "scratch"
+    settings = _SETTINGS | {
+        "spark.app.name": name,
+        "spark.master": options.master,
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.system.home={scratch}",
+        "spark.executorEnv.PYTHONHASHSEED": "0",
+    }
+    if options.local or _is_loopback(options.master):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return settings | options.conf
+
+
+def _is_loopback(master: str) -> bool:
+    return urlsplit(master).hostname in {"127.0.0.1", "localhost", "::1"}
+
+
+def _chatter_file(home: Home) -> int:
+    """Open the file for what the JVM and the workers write past the logger, started anew at each run."""
+    path = home.spark_log.parent / "spark.out"
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]

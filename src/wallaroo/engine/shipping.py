@@ -1,0 +1,137 @@
+"""How the plan reaches the processes that run user code.
+
+A parcel is a file (or bytes) with two parts: the driver's import path, in JSON, and a pickle. The path comes
+first, because the pickle names classes and functions of the user's modules, which must be importable before it
+is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import sys
+import zipfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+
+from wallaroo.errors import WallarooError
+
+if TYPE_CHECKING:
+    from wallaroo.engine.plan import Plan
+
+
+def import_path() -> list[str]:
+    """Return the folders that modules are imported from, as absolute paths."""
+    return [os.path.abspath(entry or ".") for entry in sys.path]  # noqa: PTH100 - resolves no links
+
+
+def pack(obj: Any) -> bytes:
+    """Return `obj` as a parcel."""
+    header = json.dumps({"path": import_path()}).encode()
+    body: bytes = cloudpickle.dumps(obj)
+    return header + b"\n" + body
+
+
+def unpack(parcel: bytes) -> Any:
+    """Return the object in a parcel, after making its modules importable here."""
+    header, _, body = parcel.partition(b"\n")
+    for entry in json.loads(header)["path"]:
+        if entry not in sys.path:
+            sys.path.append(entry)
+    return pickle.loads(body)
+
+
+@dataclass(frozen=True)
+class PlanRef:
+    """A plan in a file of the application's own directory, read once by each worker process."""
+
+    path: str
+    digest: str
+
+    @classmethod
+    def write(cls, plan: Plan, path: Path) -> PlanRef:
+        """Write `plan` to `path`."""
+        try:
+            parcel = pack(plan)
+        except Exception as error:
+            raise WallarooError(_why_not(plan, error)) from error
+        path.write_bytes(parcel)
+        path.chmod(0o600)
+        return cls(str(path), hashlib.sha256(parcel).hexdigest())
+
+    def load(self) -> Plan:
+        """Return the plan."""
+        return _load_plan(self)
+
+
+@lru_cache(maxsize=2)
+def _load_plan(ref: PlanRef) -> Plan:
+    parcel = Path(ref.path).read_bytes()
+    if hashlib.sha256(parcel).hexdigest() != ref.digest:
+        raise WallarooError(f"{ref.path} is not the plan of this run: another run has overwritten it.")
+    plan: Plan = unpack(parcel)
+    return plan
+
+
+def _why_not(plan: Plan, error: Exception) -> str:
+    """Name the part of the application that cannot be pickled."""
+    for pipeline in plan.application.pipelines:
+        parts: list[tuple[str, Any]] = [("the decoder", pipeline.source)]
+        parts += [(f"step {step.name!r}", step) for step in pipeline.steps]
+        parts += [("an encoder", sink) for sink in pipeline.sinks]
+        for label, part in parts:
+            try:
+                cloudpickle.dumps(part)
+            except Exception as cause:  # noqa: BLE001 - whatever a user's object raises when pickled
+                return (
+                    f"Pipeline {pipeline.name!r}: {label} cannot be sent to the workers ({cause}). Pass its class "
+                    "instead of an instance, so that each worker makes its own, or create what cannot be pickled "
+                    "(a lock, a file, a connection) when it is first used."
+                )
+    return f"The application cannot be sent to the workers: {error}"
+
+
+def bundle_modules(target: Path) -> Path | None:
+    """Zip the modules that were imported from source folders, for workers on machines that do not have these folders.
+
+    Installed packages are left out: every machine of a cluster has its own.
+    """
+    roots = [Path(entry) for entry in import_path() if _is_source_folder(entry)]
+    files: dict[str, Path] = {}
+    for module in list(sys.modules.values()):
+        source = _source_file(module)
+        root = next((root for root in roots if source is not None and root in source.parents), None)
+        if source is None or root is None:
+            continue
+        relative = source.relative_to(root)
+        if len(relative.parts) > 1:
+            package = root / relative.parts[0]
+            files.update({str(path.relative_to(root)): path for path in package.rglob("*.py")})
+        else:
+            files[str(relative)] = source
+    if not files:
+        return None
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, path in sorted(files.items()):
+            archive.write(path, name)
+    return target
+
+
+def _is_source_folder(entry: str) -> bool:
+    installed = {os.path.abspath(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)}  # noqa: PTH100
+    inside = any(entry == prefix or entry.startswith(prefix + os.sep) for prefix in installed)
+    return not inside and Path(entry).is_dir()
+
+
+def _source_file(module: ModuleType) -> Path | None:
+    name = getattr(module, "__file__", None)
+    if not name or not str(name).endswith(".py") or module.__name__.partition(".")[0] == "wallaroo":
+        return None
+    return Path(os.path.abspath(name))  # noqa: PTH100

@@ -1,0 +1,136 @@
+"""What runs inside a worker process: the application, bound once, and the live state of the buckets seen here."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from wallaroo.engine.chunks import NUDGE, Chunk
+from wallaroo.engine.outbox import Outbox
+from wallaroo.engine.plan import StepRoute
+from wallaroo.engine.shipping import PlanRef
+from wallaroo.engine.state import Bucket, BucketStore, StateLog
+from wallaroo.engine.stateful import BucketRun, StateStep
+from wallaroo.engine.steps import Push, line_from, source_line
+
+_MESSAGES_IN_A_CHUNK = 250_000
+_FORGET_AFTER_SECONDS = 300.0
+
+
+class Worker:
+    """One application in one worker process."""
+
+    def __init__(self, ref: PlanRef) -> None:
+        self.plan = ref.load()
+        self._outbox = Outbox(self.plan)
+        self._sources: dict[str, Push] = {}
+        self._steps: dict[int, StateStep] = {}
+        self._log = StateLog(self.plan.serializer, self.plan.run_id)
+        self._serializer = self.plan.serializer
+        self._live: OrderedDict[tuple[int, str], tuple[float, Bucket]] = OrderedDict()
+        self._housekeeping = _Housekeeping()
+
+    def run_source(self, pipeline_name: str, start: int, pieces: Iterable[tuple[int, list[bytes]]]) -> Iterator[Chunk]:
+        """Run the first stage: payloads of a source, through its decoder and the steps before the first state."""
+        outbox = self._outbox
+        outbox.clear()
+        push = self._source(pipeline_name)
+        carrier = self.plan.layout.carriers[start % self.plan.layout.partitions]
+        try:
+            for first, payloads in pieces:
+                remaining = iter(payloads)
+                end = first + len(payloads)
+
+                def origin(end: int = end, remaining: Iterator[bytes] = remaining) -> dict[str, object]:
+                    position = end - remaining.__length_hint__() - 1  # type: ignore[attr-defined]
+                    return {"source": pipeline_name, "position": position}
+
+                outbox.origin = origin
+                with contextlib.redirect_stdout(outbox.printed):
+                    for payload in remaining:
+                        push(payload)
+                if outbox.messages > _MESSAGES_IN_A_CHUNK:
+                    yield from outbox.take(start, carrier)
+            yield from outbox.take(start, carrier)
+        finally:
+            self._housekeeping.after_task()
+
+    def _source(self, pipeline_name: str) -> Push:
+        if pipeline_name not in self._sources:
+            pipeline = next(p for p in self.plan.application.pipelines if p.name == pipeline_name)
+            with contextlib.redirect_stdout(self._outbox.printed):
+                self._sources[pipeline_name] = source_line(self.plan, self._outbox, pipeline)
+        return self._sources[pipeline_name]
+
+    def run_group(self, level: int, group: int, chunks: Iterable[Chunk], store: BucketStore) -> Iterator[Chunk]:
+        """Run a stage with state for one group: chunks for this level through their step, all others passed on."""
+        mine: list[Chunk] = []
+        for chunk in chunks:
+            if self.plan.level_of(chunk.route) == level:
+                mine.append(chunk)
+            elif chunk.route != NUDGE or level + 1 < len(self.plan.layout.levels):
+                yield chunk
+        if not mine:
+            return
+        self._outbox.clear()
+        route = self.plan.routes[mine[0].route]
+        assert isinstance(route, StepRoute)
+        name = (group, route.step.state.name)
+        # Taken out while it is being changed: if this task dies half-way, nobody must find it here.
+        _, live = self._live.pop(name, (0.0, None))
+        run = BucketRun(self._log, store, self._log.open(store, live))
+        with contextlib.redirect_stdout(self._outbox.printed):
+            for chunk in sorted(mine, key=lambda chunk: chunk.order):
+                self._outbox.origin = dict
+                run.run(self._step(chunk.route), self._serializer.load_messages(chunk.body))
+            run.save()
+        self._live[name] = (time.monotonic(), run.bucket)
+        carrier = self.plan.layout.carriers[group % self.plan.layout.partitions]
+        yield from self._outbox.take(group, carrier)
+
+    def _step(self, number: int) -> StateStep:
+        if number not in self._steps:
+            route = self.plan.routes[number]
+            assert isinstance(route, StepRoute)
+            onward = line_from(self.plan, self._outbox, route.pipeline, route.index + 1)
+            self._steps[number] = StateStep(route, onward, self._outbox)
+        return self._steps[number]
+
+    def end_of_task(self) -> None:
+        """Tidy up after a stage with state; buckets that have not been used for long live elsewhere now."""
+        horizon = time.monotonic() - _FORGET_AFTER_SECONDS
+        while self._live and next(iter(self._live.values()))[0] < horizon:
+            self._live.popitem(last=False)
+        self._housekeeping.after_task()
+
+
+class _Housekeeping:
+    """Keeps the garbage collector off the live state.
+
+    Spark's worker runs a full collection after every task, which would visit every live object. Frozen objects
+    are skipped. Garbage in cycles that were frozen alive is collected now and then, so seldom that it costs
+    next to nothing.
+    """
+
+    def __init__(self) -> None:
+        self._next_collection = time.monotonic() + 10.0
+
+    def after_task(self) -> None:
+        """Freeze what is alive; when its time has come, look for garbage among it first."""
+        started = time.monotonic()
+        if started >= self._next_collection:
+            gc.unfreeze()
+            gc.collect()
+            took = time.monotonic() - started
+            self._next_collection = started + max(10.0, 200 * took)
+        gc.freeze()
+
+
+@lru_cache(maxsize=1)
+def worker_for(ref: PlanRef) -> Worker:
+    """Return this process's worker for a plan."""
+    return Worker(ref)

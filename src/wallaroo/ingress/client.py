@@ -1,0 +1,145 @@
+"""How other processes talk to the ingress process."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from contextlib import suppress
+from typing import Any, NamedTuple, Self
+
+from wallaroo.errors import WallarooError
+
+PATIENCE_SECONDS = 30.0
+"""How long a client waits for an ingress process that is away: it may be about to be restarted."""
+
+_ANSWER_SECONDS = 60.0
+
+
+class WaitResult(NamedTuple):
+    """How far the logs reach; whether somebody asked not to wait; whether no more messages are accepted."""
+
+    ends: dict[str, int]
+    nudged: bool
+    draining: bool
+
+
+class IngressClient:
+    """Talks to the ingress process over its control socket, from any number of threads.
+
+    A client can be sent to another process: it is only the path and the token, and connects when needed.
+    """
+
+    def __init__(self, control_path: str, token: str, *, patience: float = PATIENCE_SECONDS) -> None:
+        self._control_path = control_path
+        self._token = token
+        self._patience = patience
+        self._owner = os.getpid()
+        self._idle: list[socket.socket] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _make_client, (self._control_path, self._token, self._patience)
+
+    def wait(self, known: dict[str, int], timeout: float) -> WaitResult:
+        """Wait until a log reaches further than `known`, or for a nudge, or for `timeout` seconds."""
+        answer = self._ask({"op": "wait", "known": known, "timeout": timeout}, timeout)
+        return WaitResult(answer["ends"], answer["nudged"], answer["draining"])
+
+    def nudge(self) -> None:
+        """Make the next `wait`, or one that is under way, return at once."""
+        self._ask({"op": "nudge"})
+
+    def commit(self, offsets: dict[str, int]) -> None:
+        """Say that the messages before these indices are processed and need not be kept."""
+        self._ask({"op": "commit", "offsets": offsets})
+
+    def advance(self, offsets: dict[str, int]) -> dict[str, int]:
+        """Make sure that no new message gets an index below these, and return how far the logs reach.
+
+        To be called when an application starts again, with the positions it knows: a log that lost its tail
+        in a power failure would otherwise give those indices to other messages.
+        """
+        ends: dict[str, int] = self._ask({"op": "advance", "offsets": offsets})["ends"]
+        return ends
+
+    def drain(self) -> dict[str, int]:
+        """Stop accepting, take in what has arrived already, and return how far the logs reach."""
+        ends: dict[str, int] = self._ask({"op": "drain"})["ends"]
+        return ends
+
+    def status(self) -> dict[str, dict[str, int]]:
+        """Return how each source is doing: see `wallaroo.ingress.source.SourceStatus`."""
+        status: dict[str, dict[str, int]] = self._ask({"op": "status"})["status"]
+        return status
+
+    def close(self) -> None:
+        """Close the connections. The client can still be used and connects again."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, request: dict[str, Any], timeout: float = 0.0) -> dict[str, Any]:
+        """Send a request and return its answer. All requests may be repeated, so a lost one is."""
+        line = json.dumps({**request, "token": self._token}).encode() + b"\n"
+        deadline = time.monotonic() + self._patience
+        pause = 0.05
+        while True:
+            try:
+                return self._ask_once(line, timeout + _ANSWER_SECONDS)
+            except (OSError, ValueError) as error:
+                if time.monotonic() + pause > deadline:
+                    raise WallarooError(
+                        f"The process that accepts connections does not answer on {self._control_path} "
+                        f"({error}). It is not running, or it belongs to another start of the application."
+                    ) from error
+            time.sleep(pause)
+            pause = min(2 * pause, 1.0)
+
+    def _ask_once(self, line: bytes, timeout: float) -> dict[str, Any]:
+        connection = self._connection()
+        try:
+            connection.settimeout(timeout)
+            connection.sendall(line)
+            answer = _read_line(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+        found: dict[str, Any] = json.loads(answer)
+        return found
+
+    def _connection(self) -> socket.socket:
+        """Return a connection that nobody uses: each request under way has its own."""
+        if self._owner != os.getpid():
+            # A fork shares its parent's connections, and would get the answers to its requests.
+            self.close()
+            self._owner = os.getpid()
+        with suppress(IndexError):
+            return self._idle.pop()
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.connect(self._control_path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _make_client(control_path: str, token: str, patience: float) -> IngressClient:
+    return IngressClient(control_path, token, patience=patience)
+
+
+def _read_line(connection: socket.socket) -> bytes:
+    pieces: list[bytes] = []
+    while not pieces or not pieces[-1].endswith(b"\n"):
+        piece = connection.recv(1 << 16)
+        if not piece:
+            raise ConnectionError("it closed the connection")
+        pieces.append(piece)
+    return b"".join(pieces)

@@ -1,0 +1,83 @@
+"""What the ingress process is told when it starts."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from wallaroo.errors import WallarooError
+from wallaroo.ingress.framing import MAX_MESSAGE_SIZE
+from wallaroo.ingress.log import SEGMENT_BYTES
+
+
+@dataclass(frozen=True)
+class SourceEndpoint:
+    """Where a source listens (port 0: any free one), how its bytes are framed and where its log is kept.
+
+    `name` is the pipeline's. `decoder` may be a class: an instance is then made in the ingress process.
+    """
+
+    name: str
+    host: str
+    port: int
+    decoder: Any
+    log_directory: str
+
+
+@dataclass(frozen=True)
+class IngressConfig:
+    """Everything the ingress process needs to know.
+
+    Whoever knows `token` may use the control socket at `control_path`. A source whose unprocessed messages
+    pass `max_backlog_bytes` stops reading until some of them are processed. `sys_path` is where the decoders'
+    modules are found.
+    """
+
+    sources: list[SourceEndpoint]
+    control_path: str
+    token: str = field(repr=False)
+    max_backlog_bytes: int = 1 << 30
+    segment_bytes: int = SEGMENT_BYTES
+    max_message_size: int = MAX_MESSAGE_SIZE
+    sys_path: list[str] = field(default_factory=lambda: list(sys.path))
+
+
+def dump_config(config: IngressConfig) -> bytes:
+    """Return a configuration as bytes: a line of JSON with what must be known to read the pickle after it.
+
+    Raises:
+        WallarooError: A decoder cannot be pickled.
+    """
+    try:
+        body: bytes = cloudpickle.dumps(config)
+    except Exception as error:
+        raise WallarooError(_why_not(config, error)) from error
+    header = json.dumps({"sys_path": config.sys_path, "size": len(body)})
+    return header.encode() + b"\n" + body
+
+
+def load_config(stream: BinaryIO) -> IngressConfig:
+    """Read a configuration; takes over the writer's module path, without which decoders cannot be found."""
+    header = json.loads(stream.readline())
+    # Behind the writer's path comes our own, which may know the way to this very package.
+    sys.path[:] = dict.fromkeys([*header["sys_path"], *sys.path])
+    config: IngressConfig = pickle.loads(stream.read(header["size"]))
+    return config
+
+
+def _why_not(config: IngressConfig, error: Exception) -> str:
+    for source in config.sources:
+        try:
+            cloudpickle.dumps(source.decoder)
+        except Exception as cause:  # noqa: BLE001 - whatever a user's object raises when it is pickled.
+            return (
+                f"Pipeline {source.name!r}: the decoder cannot be sent to the process that accepts "
+                f"connections ({cause}). Pass its class instead of an instance, or create what cannot be "
+                f"pickled (a lock, a file, a Struct) when it is first used."
+            )
+    return f"The sources cannot be sent to the process that accepts connections: {error}"

@@ -1,0 +1,97 @@
+"""The control channel: lines of JSON over a Unix socket that only this user may open."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wallaroo.errors import WallarooError
+
+if TYPE_CHECKING:
+    from wallaroo.ingress.server import IngressServer
+
+_LINE_BYTES = 1 << 20
+_SOCKET_MODE = 0o600
+
+
+class ControlChannel:
+    """Answers the requests of the engine. A request is an object with `op` and the token."""
+
+    def __init__(self, server: IngressServer, path: str, token: str) -> None:
+        self._ingress = server
+        self._path = Path(path)
+        self._token = token.encode()
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen. A socket that a process left behind at the same path is replaced."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.unlink(missing_ok=True)
+        previous = os.umask(0o777 & ~_SOCKET_MODE)
+        try:
+            self._server = await asyncio.start_unix_server(self._serve, self._path, limit=_LINE_BYTES)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise WallarooError(f"The control socket {self._path} cannot be made: {reason}.") from error
+        finally:
+            os.umask(previous)
+
+    def close(self) -> None:
+        """Stop to listen and remove the socket."""
+        if self._server is not None:
+            self._server.close()
+            self._path.unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                request = json.loads(line)
+                if not hmac.compare_digest(str(request["token"]).encode(), self._token):
+                    break
+                answer = await self._answer(request, reader)
+                writer.write(json.dumps(answer).encode() + b"\n")
+                await writer.drain()
+        except (ValueError, KeyError, TypeError, AttributeError, ConnectionError):
+            # Not one of our clients, or one that has gone: there is nobody to answer to.
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(self, request: dict[str, Any], reader: asyncio.StreamReader) -> dict[str, Any]:
+        ingress = self._ingress
+        match request["op"]:
+            case "wait":
+                await ingress.wait(request["known"], request["timeout"])
+                return self._wait_answer(reader)
+            case "nudge":
+                ingress.nudge()
+            case "commit":
+                for name, index in request["offsets"].items():
+                    ingress.sources[name].commit(index)
+            case "advance":
+                for name, index in request["offsets"].items():
+                    ingress.sources[name].advance(index)
+                return {"ends": ingress.ends()}
+            case "drain":
+                await ingress.drain()
+                return {"ends": ingress.ends()}
+            case "status":
+                return {"status": ingress.status()}
+            case unknown:
+                raise ValueError(unknown)
+        return {}
+
+    def _wait_answer(self, reader: asyncio.StreamReader) -> dict[str, Any]:
+        answer = {
+            "ends": self._ingress.ends(),
+            "nudged": self._ingress.nudged,
+            "draining": self._ingress.draining,
+        }
+        # A client that has gone does not hear the nudge; the one that comes after it should.
+        if not reader.at_eof():
+            self._ingress.nudged = False
+        return answer

@@ -1,0 +1,248 @@
+"""Reads a log, from any process, while another one appends to it."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from wallaroo.ingress.log_format import (
+    OFFSET_SIZE,
+    Block,
+    BlockIndex,
+    LogCorruptError,
+    block_checksum,
+    segment_starts,
+    unpack_ends,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PIECE_BYTES = 1 << 20
+"""How much `LogReader.read` takes from the disk at a time, as long as a block is not larger."""
+
+_RECORDS_AT_ONCE = 4096
+
+
+class LogReader:
+    """The reading side of a log.
+
+    It keeps nothing but the directory's name: to make one or to send one to another process costs nothing.
+    A log whose directory does not exist yet is empty.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = Path(directory)
+
+    def end(self) -> int:
+        """Return the index after the last message that was committed."""
+        starts = segment_starts(self.directory)
+        while starts:
+            try:
+                with BlockIndex(self.directory, starts[-1]) as blocks:
+                    return blocks.end
+            except FileNotFoundError:
+                # The writer skipped ahead and deleted the segment since we listed it.
+                starts = segment_starts(self.directory)
+        return 0
+
+    def bytes_between(self, start: int, end: int) -> int:
+        """Return the payload bytes of the messages from `start` to `end`, without `end`."""
+        with _Range(self.directory, start, end) as found:
+            return sum(span.data_bytes() for span in found.spans)
+
+    def limit(self, start: int, max_bytes: int, end: int | None = None) -> int:
+        """Return how far one can read from `start` so as to get at most `max_bytes` of payloads.
+
+        The answer is the end of a block, and at least that of the first block if there is one. It does not go
+        beyond `end`, or beyond what is committed where `end` is not given.
+        """
+        with _Range(self.directory, start, self.end() if end is None else end) as found:
+            reached = start
+            left = max_bytes
+            for span in found.spans:
+                number = span.last_within(left)
+                if number == span.low and reached == start:
+                    return span.blocks.first(number + 1)
+                reached = span.blocks.first(number)
+                if number < span.high:
+                    break
+                left -= span.data_bytes()
+            return reached
+
+    def cut(self, start: int, end: int, parts: int) -> list[tuple[int, int]]:
+        """Cut the messages from `start` to `end` into at most `parts` ranges of about the same size."""
+        if start >= end:
+            return []
+        with _Range(self.directory, start, end) as found:
+            weight = sum(span.weight() for span in found.spans)
+            borders = {found.border_at(weight * part // parts) for part in range(1, parts)}
+        return list(pairwise(sorted(borders | {start, end})))
+
+    def read(self, start: int, end: int) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield messages `start` to `end` in pieces of about 1 MiB: an index and the payloads from it on.
+
+        Raises:
+            LogCorruptError: Some of the messages are damaged or gone; those before them have been yielded.
+        """
+        with _Range(self.directory, start, end) as found:
+            for span in found.spans:
+                yield from _read_span(span)
+
+
+class _Span(NamedTuple):
+    """The blocks number `low` to `high` (without `high`) of a segment; never none."""
+
+    blocks: BlockIndex
+    low: int
+    high: int
+
+    def data_bytes(self) -> int:
+        return self.blocks.data_start(self.high) - self.blocks.data_start(self.low)
+
+    def weight(self) -> int:
+        return self.blocks.weight(self.high) - self.blocks.weight(self.low)
+
+    def last_within(self, max_bytes: int) -> int:
+        """Return the last block number with at most `max_bytes` of payloads in the blocks before it."""
+        target = self.blocks.data_start(self.low) + max_bytes
+        return self.low + _bisect(bisect_right, self, target, self.blocks.data_start) - 1
+
+    def first_at(self, weight: int) -> int:
+        """Return the block number in front of which the span's weight comes nearest to `weight`."""
+        target = self.blocks.weight(self.low) + weight
+        number = min(self.low + _bisect(bisect_left, self, target, self.blocks.weight), self.high)
+        if number > self.low:
+            over = self.blocks.weight(number) - target
+            under = target - self.blocks.weight(number - 1)
+            return number - 1 if under < over else number
+        return number
+
+
+def _bisect(method: Callable[..., int], span: _Span, target: int, key: Callable[[int], int]) -> int:
+    return method(range(span.low, span.high + 1), target, key=key)
+
+
+class _Range:
+    """The blocks between two positions, however many segments they lie in."""
+
+    def __init__(self, directory: Path, start: int, end: int) -> None:
+        self.spans: list[_Span] = []
+        self._directory = directory
+        self._open_files = ExitStack()
+        try:
+            if start < end:
+                self._find_spans(start, end)
+        except BaseException:
+            self._open_files.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open_files.close()
+
+    def _find_spans(self, start: int, end: int) -> None:
+        starts = segment_starts(self._directory)
+        position = start
+        for segment in starts[max(bisect_right(starts, start) - 1, 0) : bisect_left(starts, end)]:
+            try:
+                blocks = self._open_files.enter_context(BlockIndex(self._directory, segment))
+            except FileNotFoundError:
+                continue  # Deleted since it was listed: if it was needed, the gap shows below.
+            low = blocks.find(position)
+            if blocks.first(low) != position:
+                break
+            high = blocks.find(end)
+            if high > low:
+                self.spans.append(_Span(blocks, low, high))
+                position = blocks.first(high)
+        if position != end:
+            raise self._missing(start, end, position)
+
+    def border_at(self, weight: int) -> int:
+        """Return the border between blocks that is nearest to `weight` bytes after the start."""
+        for span in self.spans:
+            if weight <= span.weight():
+                return span.blocks.first(span.first_at(weight))
+            weight -= span.weight()
+        return self.spans[-1].blocks.first(self.spans[-1].high)
+
+    def _missing(self, start: int, end: int, position: int) -> LogCorruptError:
+        starts = segment_starts(self._directory)
+        if position > end:
+            position = end
+            cause = "is not where a block of messages ends"
+        elif not starts:
+            cause = "is missing: there is no log in that directory"
+        elif position < starts[0]:
+            cause = f"is gone: the log begins with {starts[0]}, what was before it had been processed"
+        elif position >= (log_end := LogReader(self._directory).end()):
+            cause = f"is missing: the log ends before message {log_end}"
+        else:
+            cause = "is not where a block of messages begins"
+        return LogCorruptError(
+            f"The messages from {start} to {end} cannot be read from the log {self._directory}: message "
+            f"{position} {cause}."
+        )
+
+
+def _read_span(span: _Span) -> Iterator[tuple[int, list[bytes]]]:
+    paths = span.blocks.paths
+    try:
+        with paths.data.open("rb", buffering=0) as data, paths.ends.open("rb", buffering=0) as ends:
+            for data_start, piece in _pieces(span):
+                yield piece[0].first, _read_piece(span, data.fileno(), ends.fileno(), data_start, piece)
+    except FileNotFoundError as error:
+        raise LogCorruptError(
+            f"The messages from {span.blocks.first(span.low)} to {span.blocks.first(span.high)} cannot be "
+            f"read: the log file {error.filename} is gone."
+        ) from error
+
+
+def _pieces(span: _Span) -> Iterator[tuple[int, list[Block]]]:
+    """Yield neighbouring blocks that are read together, with the offset of their data."""
+    piece: list[Block] = []
+    piece_start = data_start = span.blocks.data_start(span.low)
+    messages = 0
+    for low in range(span.low, span.high, _RECORDS_AT_ONCE):
+        for block in span.blocks.blocks(low, min(low + _RECORDS_AT_ONCE, span.high)):
+            size = block.data_end - piece_start + OFFSET_SIZE * (messages + block.size)
+            if piece and size > PIECE_BYTES:
+                yield piece_start, piece
+                piece, piece_start, messages = [], data_start, 0
+            piece.append(block)
+            messages += block.size
+            data_start = block.data_end
+    yield piece_start, piece
+
+
+def _read_piece(span: _Span, data_file: int, ends_file: int, data_start: int, piece: list[Block]) -> list[bytes]:
+    first = piece[0].first
+    count = piece[-1].end - first
+    data = os.pread(data_file, piece[-1].data_end - data_start, data_start)
+    ends = os.pread(ends_file, OFFSET_SIZE * count, OFFSET_SIZE * (first - span.blocks.start))
+    _check_piece(span, data_start, piece, memoryview(data), memoryview(ends))
+    offsets = [0, *(offset - data_start for offset in unpack_ends(ends))]
+    return [data[low:high] for low, high in pairwise(offsets)]
+
+
+def _check_piece(span: _Span, data_start: int, piece: list[Block], data: memoryview, ends: memoryview) -> None:
+    first = piece[0].first
+    low = 0
+    for block in piece:
+        high = block.data_end - data_start
+        block_ends = ends[OFFSET_SIZE * (block.first - first) : OFFSET_SIZE * (block.end - first)]
+        if block_checksum(data[low:high], block_ends) != block.checksum:
+            paths = span.blocks.paths
+            raise LogCorruptError(
+                f"The log file {paths.data} (or {paths.ends.name} beside it) is damaged: the messages from "
+                f"{block.first} to {block.end} do not match their checksum. Restore the files from a copy, "
+                f"or delete the log's directory to go on without the messages in it."
+            )
+        low = high

@@ -1,0 +1,154 @@
+"""Puts a log in order after the process that wrote it ended, however it ended.
+
+Segments are synced to the disk before the next one begins, so only the last one can have a tail that was not
+written completely. That tail is dropped. Damage anywhere else is not repaired but reported.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from wallaroo.ingress.log_format import (
+    DIRECTORY_MODE,
+    FILE_MODE,
+    OFFSET_SIZE,
+    RECORD_SIZE,
+    Block,
+    BlockIndex,
+    LogCorruptError,
+    block_checksum,
+    segment_paths,
+    segment_starts,
+    unpack_block,
+    unpack_ends,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass
+class Segment:
+    """What a writer knows of a segment: its messages are `start` to `end`, without `end`."""
+
+    start: int
+    end: int
+    data_size: int = 0
+    blocks_size: int = 0
+
+    @property
+    def ends_size(self) -> int:
+        """Return the bytes in the `.ends` file."""
+        return OFFSET_SIZE * (self.end - self.start)
+
+
+@dataclass
+class Recovered:
+    """The segments of a log in order, the last one to be written to, and in plain words what was dropped."""
+
+    segments: list[Segment]
+    dropped: list[str] = field(default_factory=list)
+
+
+def recover(directory: Path, committed: int) -> Recovered:
+    """Make the log in `directory` whole and return its segments.
+
+    `committed` is the index up to which messages have been processed: segments wholly below are deleted, and
+    no index below it is given to a message again, even if the log lost its tail in a power failure.
+    """
+    directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+    _remove_partial_segments(directory)
+    starts = segment_starts(directory)
+    while len(starts) > 1 and starts[1] <= committed:
+        segment_paths(directory, starts.pop(0)).unlink()
+    if not starts:
+        return Recovered([create_segment(directory, committed)])
+    found = Recovered([_complete_segment(directory, start) for start in starts[:-1]])
+    found.segments.append(_repair(directory, starts[-1], found.dropped))
+    for segment, following in zip(found.segments, found.segments[1:], strict=False):
+        if segment.end != following.start:
+            raise LogCorruptError(
+                f"The log {directory} is damaged: the segment that begins with message {segment.start} ends "
+                f"before message {segment.end}, but the next one begins with {following.start}. Restore the "
+                f"files from a copy, or delete the directory to go on without the messages in it."
+            )
+    if found.segments[-1].end < committed:
+        found.segments.append(create_segment(directory, committed))
+        while len(found.segments) > 1:
+            segment_paths(directory, found.segments.pop(0).start).unlink()
+    return found
+
+
+def create_segment(directory: Path, start: int) -> Segment:
+    """Make the empty files of a new segment, or empty them where an earlier attempt left them behind."""
+    for path in segment_paths(directory, start):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE))
+    return Segment(start, start)
+
+
+def _remove_partial_segments(directory: Path) -> None:
+    """Remove segments without a `.blocks` file: half made or half deleted, they hold nothing."""
+    complete = set(segment_starts(directory))
+    for suffix in (".data", ".ends"):
+        for start in segment_starts(directory, suffix):
+            if start not in complete:
+                segment_paths(directory, start).unlink()
+
+
+def _complete_segment(directory: Path, start: int) -> Segment:
+    with BlockIndex(directory, start) as blocks:
+        return Segment(start, blocks.end, blocks.data_start(len(blocks)), len(blocks) * RECORD_SIZE)
+
+
+def _repair(directory: Path, start: int, dropped: list[str]) -> Segment:
+    """Cut the files of the last segment down to its valid blocks."""
+    paths = segment_paths(directory, start)
+    for path in paths:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, FILE_MODE))
+    segment = _valid_part(directory, start)
+    sizes = (segment.data_size, segment.ends_size, segment.blocks_size)
+    surplus = [path.stat().st_size - size for path, size in zip(paths, sizes, strict=True)]
+    for path, size in zip(paths, sizes, strict=True):
+        os.truncate(path, size)
+    if surplus[-1] >= RECORD_SIZE:
+        dropped.append(
+            f"The last {surplus[0]} bytes of the log {directory} were damaged, as after a power failure, "
+            f"and have been dropped; the log goes on with message {segment.end}."
+        )
+    return segment
+
+
+def _valid_part(directory: Path, start: int) -> Segment:
+    paths = segment_paths(directory, start)
+    segment = Segment(start, start)
+    ends = memoryview(paths.ends.read_bytes())
+    records = memoryview(paths.blocks.read_bytes())
+    with ExitStack() as opened:
+        data = memoryview(b"")
+        if paths.data.stat().st_size:
+            file = opened.enter_context(paths.data.open("rb"))
+            mapped = opened.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            data = opened.enter_context(memoryview(mapped))
+        for position in range(0, len(records), RECORD_SIZE):
+            block = unpack_block(records[position : position + RECORD_SIZE])
+            if block is None or not _follows(segment, block, data, ends):
+                break
+            segment.end = block.end
+            segment.data_size = block.data_end
+            segment.blocks_size += RECORD_SIZE
+    return segment
+
+
+def _follows(segment: Segment, block: Block, data: memoryview, ends: memoryview) -> bool:
+    """Whether `block` is the next one of the segment, and its data are what was written."""
+    if block.first != segment.end or not segment.data_size <= block.data_end <= len(data):
+        return False
+    block_ends = ends[segment.ends_size : segment.ends_size + OFFSET_SIZE * block.size]
+    if len(block_ends) != OFFSET_SIZE * block.size or unpack_ends(block_ends)[-1] != block.data_end:
+        return False
+    with data[segment.data_size : block.data_end] as block_data:
+        return block_checksum(block_data, block_ends) == block.checksum

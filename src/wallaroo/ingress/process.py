@@ -1,0 +1,185 @@
+"""Starts the ingress process and keeps it running."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import wallaroo.errors
+from wallaroo.errors import WallarooError
+from wallaroo.ingress.config import IngressConfig, dump_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 10.0
+
+# A process that has run for this long did not die of what made the one before it die.
+_STEADY_SECONDS = 10.0
+
+
+class IngressProcess:
+    """The process that accepts connections. It is started anew whenever it dies, until `stop` is called."""
+
+    def __init__(self, config: IngressConfig, on_notice: Callable[[str], None] | None = None) -> None:
+        self._config = config
+        self._on_notice = on_notice or _ignore
+        self._child: subprocess.Popen[bytes] | None = None
+        self._stopping = threading.Event()
+        self._starting = threading.Lock()
+        self._supervisor: threading.Thread | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Return the id of the process, or None if it does not run."""
+        child = self._child
+        return child.pid if child is not None and child.poll() is None else None
+
+    def start(self) -> dict[str, tuple[str, int]]:
+        """Start the process and return for each source the address that it listens on.
+
+        Raises:
+            WallarooError: The process cannot do what it should; the text is the process' own.
+        """
+        addresses = self._start_child()
+        self._config = replace(
+            self._config,
+            sources=[replace(source, port=addresses[source.name][1]) for source in self._config.sources],
+        )
+        self._supervisor = threading.Thread(target=self._supervise, name="wallaroo-ingress", daemon=True)
+        self._supervisor.start()
+        return addresses
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """Let the process take in what has arrived and end; after `timeout` seconds it is killed."""
+        self._stopping.set()
+        with self._starting:
+            child = self._child
+        if child is None:
+            return
+        child.terminate()
+        try:
+            child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        if self._supervisor is not None and self._supervisor is not threading.current_thread():
+            self._supervisor.join()
+        _close_pipes(child)
+
+    def _start_child(self) -> dict[str, tuple[str, int]]:
+        with self._starting:
+            if self._stopping.is_set():
+                raise WallarooError("The process that accepts connections is being stopped.")
+            child = self._child = subprocess.Popen(
+                # Without -P a file in the working directory could take the place of a standard module.
+                [sys.executable, "-P", "-m", "wallaroo.ingress"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": _python_path()},
+                start_new_session=True,
+            )
+        assert child.stdin is not None
+        assert child.stdout is not None
+        try:
+            child.stdin.write(dump_config(self._config))
+            child.stdin.flush()
+            line = self._next_line(child)
+        except BrokenPipeError:
+            line = None
+        except BaseException:
+            child.kill()
+            child.wait()
+            _close_pipes(child)
+            raise
+        if line is not None and "ready" in line:
+            return {name: (host, port) for name, (host, port) in line["ready"].items()}
+        child.wait()
+        _close_pipes(child)
+        if line is not None and "error" in line:
+            raise WallarooError(line["error"])
+        raise WallarooError(f"The process that accepts connections could not start: it {_cause(child)}.")
+
+    def _next_line(self, child: subprocess.Popen[bytes]) -> dict[str, Any] | None:
+        """Return the next line that is not a notice, or None at the end; pass notices on."""
+        assert child.stdout is not None
+        for text in child.stdout:
+            line: dict[str, Any] = json.loads(text)
+            if "notice" not in line:
+                return line
+            self._on_notice(line["notice"])
+        return None
+
+    def _supervise(self) -> None:
+        pause = _FIRST_PAUSE
+        while (child := self._child) is not None:
+            started = time.monotonic()
+            while self._next_line(child) is not None:
+                pass
+            child.wait()
+            if self._stopping.is_set():
+                return
+            _close_pipes(child)
+            self._on_notice(
+                f"The process that accepts connections {_cause(child)}; it is started again. What it had "
+                f"accepted is kept, and senders can connect again in a moment."
+            )
+            if time.monotonic() - started > _STEADY_SECONDS:
+                pause = _FIRST_PAUSE
+            pause = self._restart(pause)
+            if self._stopping.is_set():
+                return
+
+    def _restart(self, pause: float) -> float:
+        """Try to start the process until it runs; return how long to wait should it die again at once."""
+        told = False
+        while not self._stopping.wait(pause):
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            try:
+                self._start_child()
+            except (WallarooError, OSError) as error:
+                if not told and not self._stopping.is_set():
+                    self._on_notice(f"The process that accepts connections cannot start yet: {error}")
+                told = True
+            else:
+                if told:
+                    self._on_notice("The process that accepts connections runs again.")
+                break
+        return pause
+
+
+def _python_path() -> str:
+    """Return a module path on which the child finds this very package."""
+    package = str(Path(wallaroo.errors.__file__).parents[1])
+    inherited = os.environ.get("PYTHONPATH")
+    return f"{package}{os.pathsep}{inherited}" if inherited else package
+
+
+def _cause(child: subprocess.Popen[bytes]) -> str:
+    status = child.returncode
+    if status is not None and status < 0:
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"ended with status {status}"
+
+
+def _close_pipes(child: subprocess.Popen[bytes]) -> None:
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                # Closing flushes, and what is left of the configuration has nowhere to go.
+                continue
+
+
+def _ignore(_text: str) -> None:
+    """Take a notice that nobody asked for."""

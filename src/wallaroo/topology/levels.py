@@ -1,0 +1,99 @@
+"""The order of states: every pipeline passes the states in one order that all pipelines share."""
+
+from __future__ import annotations
+
+import graphlib
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from wallaroo.errors import WallarooParameterError
+from wallaroo.topology.model import Pipeline, State, StateComputation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_WHY_AND_WAYS_OUT = (
+    "All pipelines run as one query in which each state has one place, so every pipeline has to pass the "
+    "states in the same order, and each of them once. Ways out: use a different state name in one of the "
+    "steps; change the order of the steps; or split the work into two applications connected by TCP"
+)
+
+
+def state_levels(pipelines: Iterable[Pipeline]) -> list[list[State]]:
+    """Return the states level by level, so that each pipeline visits strictly increasing levels.
+
+    States with the same name are one state, which is represented by the one that is met first. The level of a
+    state is the length of the longest way to it over all pipelines; a level keeps the order of declaration.
+    Raises a WallarooParameterError where no such levels exist; `order_mistakes` tells why.
+    """
+    pipelines = list(pipelines)
+    mistakes = list(order_mistakes(pipelines))
+    if mistakes:
+        raise WallarooParameterError(". ".join(mistakes))
+    before = _states_before(_edges(pipelines))
+    depth: dict[str, int] = {}
+    for name in graphlib.TopologicalSorter(before).static_order():
+        depth[name] = 1 + max((depth[earlier] for earlier in before.get(name, ())), default=-1)
+    states: dict[str, State] = {}
+    for pipeline in pipelines:
+        for state in _states(pipeline):
+            states.setdefault(state.name, state)
+    levels: list[list[State]] = [[] for _ in range(1 + max((depth.get(name, 0) for name in states), default=-1))]
+    for name, state in states.items():
+        levels[depth.get(name, 0)].append(state)
+    return levels
+
+
+def order_mistakes(pipelines: Iterable[Pipeline]) -> Iterator[str]:
+    """Yield a sentence for each reason why the states of these pipelines have no common order."""
+    pipelines = list(pipelines)
+    for pipeline in pipelines:
+        names = [state.name for state in _states(pipeline)]
+        for name in dict.fromkeys(names):
+            if names.count(name) > 1:
+                twice = f"pipeline {pipeline.name!r} visits the state {name!r} more than once"
+                yield f"{twice}. {_WHY_AND_WAYS_OUT}"
+    edges = _edges(pipelines)
+    while cycle := _cycle(edges):
+        hops = "; ".join(f"{_pipelines_named(edges[here, there])} from {here!r} to {there!r}" for here, there in cycle)
+        yield f"the pipelines visit shared states in different orders: {hops}. {_WHY_AND_WAYS_OUT}"
+        # Without one of its hops the same circle is not found again, and others still are.
+        del edges[cycle[-1]]
+
+
+def _states(pipeline: Pipeline) -> list[State]:
+    return [step.state for step in pipeline.steps if isinstance(step, StateComputation)]
+
+
+def _edges(pipelines: list[Pipeline]) -> dict[tuple[str, str], list[str]]:
+    """Return each step from one state to the next, with the names of the pipelines that take it."""
+    edges: dict[tuple[str, str], list[str]] = {}
+    for pipeline in pipelines:
+        # A second visit is a mistake of its own and would show up here as a circle again.
+        names = dict.fromkeys(state.name for state in _states(pipeline))
+        for hop in pairwise(names):
+            edges.setdefault(hop, []).append(pipeline.name)
+    return edges
+
+
+def _states_before(edges: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    before: dict[str, list[str]] = {}
+    for here, there in edges:
+        before.setdefault(there, []).append(here)
+    return before
+
+
+def _cycle(edges: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the hops of a circle among the states, or nothing where there is none."""
+    try:
+        graphlib.TopologicalSorter(_states_before(edges)).prepare()
+    except graphlib.CycleError as error:
+        # The circle is given as [first, ..., last, first], each one a predecessor of the next.
+        return list(pairwise(error.args[1]))
+    return []
+
+
+def _pipelines_named(names: list[str]) -> str:
+    if len(names) == 1:
+        return f"pipeline {names[0]!r} goes"
+    return f"pipelines {', '.join(repr(name) for name in names)} go"

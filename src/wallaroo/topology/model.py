@@ -1,0 +1,145 @@
+"""An application as plain data.
+
+The words users write (`wallaroo.api`) end up here: every pipeline is a source, a line of steps and its sinks.
+User code is kept as it was given (a decorated function, an instance or a class) in fields called `target`, and
+turned into a plain callable by `bind` and `make` in the process that runs it: a class is instantiated
+there, so an object that cannot be pickled may still be made by its class where it is needed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class Decoder(Protocol):
+    """Turns the bytes of a source into messages, and says how they are framed."""
+
+    def header_length(self) -> int:
+        """Return the number of bytes in front of each payload."""
+
+    def payload_length(self, bs: bytes) -> int:
+        """Return the number of payload bytes that follow the header `bs`."""
+
+    def decode(self, bs: bytes) -> Any:
+        """Return the message in the payload `bs`, or None to drop it."""
+
+
+class Encoder(Protocol):
+    """Turns an output into what a sink takes."""
+
+    def encode(self, data: Any) -> Any:
+        """Return the bytes to send for `data`, or None to send nothing."""
+
+
+class SourceConfig(Protocol):
+    """Where a pipeline's messages come from."""
+
+    decoder: Decoder
+
+
+class SinkConfig(Protocol):
+    """Where a pipeline's outputs go."""
+
+    encoder: Encoder
+
+
+def instance_of(target: Any) -> Any:
+    """Return `target` itself, or an instance of it where it is a class.
+
+    >>> instance_of(dict)
+    {}
+    >>> instance_of("already an object")
+    'already an object'
+    """
+    return target() if inspect.isclass(target) else target
+
+
+@dataclass(frozen=True, eq=False)
+class Computation:
+    """A step without state: one message in, none, one or (if `multi`) several out."""
+
+    name: str
+    target: Any
+    multi: bool
+
+    def bind(self) -> Callable[[Any], Any]:
+        """Return the user's function of a message."""
+        instance = instance_of(self.target)
+        function: Callable[[Any], Any] = instance.compute_multi if self.multi else instance.compute
+        return function
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A named state: one object, or one object for each partition key.
+
+    `target` makes a fresh state object: a class, or an object (or a class of objects) with a `build` method.
+    `keys` are the partition keys the application listed; None means that any key may come.
+    """
+
+    name: str
+    target: Any
+    partitioned: bool
+    keys: frozenset[Any] | None
+
+    def make(self) -> Callable[[], Any]:
+        """Return the function that makes a fresh state object."""
+        if hasattr(self.target, "build"):
+            build: Callable[[], Any] = instance_of(self.target).build
+            return build
+        factory: Callable[[], Any] = self.target
+        return factory
+
+
+@dataclass(frozen=True, eq=False)
+class StateComputation:
+    """A step that reads and changes a state; `partition` picks the key, None where the state has only one object."""
+
+    name: str
+    target: Any
+    multi: bool
+    state: State
+    partition: Any | None
+
+    def bind(self) -> Callable[[Any, Any], Any]:
+        """Return the user's function of a message and a state."""
+        instance = instance_of(self.target)
+        function: Callable[[Any, Any], Any] = instance.compute_multi if self.multi else instance.compute
+        return function
+
+    def bind_partition(self) -> Callable[[Any], Any] | None:
+        """Return the user's function from a message to its key, or None for a state with a single object."""
+        if self.partition is None:
+            return None
+        function: Callable[[Any], Any] = instance_of(self.partition).partition
+        return function
+
+
+Step = Computation | StateComputation
+
+
+@dataclass(frozen=True, eq=False)
+class Pipeline:
+    """A source, the steps its messages take, and the sinks that each get all of the output (there may be none)."""
+
+    name: str
+    source: SourceConfig
+    steps: tuple[Step, ...]
+    sinks: tuple[SinkConfig, ...]
+
+
+class Application(list[tuple[Any, ...]]):
+    """A built application: its name, its pipelines, and, as a list, the tuples in the order they were declared."""
+
+    def __init__(
+        self, name: str, pipelines: tuple[Pipeline, ...], declarations: list[tuple[Any, ...]] | None = None
+    ) -> None:
+        super().__init__(declarations or [])
+        self.name = name
+        self.pipelines = pipelines
+
+    def __repr__(self) -> str:
+        return f"<Application {self.name!r}: {', '.join(repr(p.name) for p in self.pipelines)}>"

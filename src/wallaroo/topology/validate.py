@@ -1,0 +1,268 @@
+"""What can be wrong with steps and pipelines. Each check yields one sentence for each mistake it finds."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from wallaroo.errors import WallarooParameterError
+from wallaroo.topology.addresses import clash
+from wallaroo.topology.inspection import MISSING, a_kind_of, accepts, call_text, label
+
+if TYPE_CHECKING:
+    from wallaroo.topology.model import Pipeline, State
+
+_ABOVE_U64 = 2**64
+
+_STATE_CALL = (
+    ("computation", "computation"),
+    ("state", "StateClass"),
+    ("state_partition_name", '"state name"'),
+    ("partition_function", "partition_function"),
+)
+
+CALLS: dict[str, tuple[tuple[str, str], ...]] = {
+    "new_pipeline": (
+        ("name", '"pipeline name"'),
+        ("source_config", "wallaroo.TCPSourceConfig(host, port, decoder)"),
+    ),
+    "to": (("computation", "computation"),),
+    "to_parallel": (("computation", "computation"),),
+    "to_stateful": (
+        ("computation", "computation"),
+        ("state_class", "StateClass"),
+        ("state_name", '"state name"'),
+    ),
+    "to_state_partition": _STATE_CALL,
+    "to_state_partition_u64": (
+        _STATE_CALL[0],
+        ("state_builder", "StateClass"),
+        *_STATE_CALL[2:],
+    ),
+    "to_sink": (("sink_config", "wallaroo.TCPSinkConfig(host, port, encoder)"),),
+    "to_sinks": (("sink_configs", "[wallaroo.TCPSinkConfig(host, port, encoder)]"),),
+}
+"""The arguments that each method of the builder needs, each with what to write for it."""
+
+
+def missing_arguments(method: str, arguments: Sequence[Any]) -> Iterator[str]:
+    """Check that nothing was left out, and spell out the whole call where something was."""
+    needed = list(zip(CALLS[method], arguments, strict=False))
+    missing = [name for (name, _), given in needed if given is MISSING]
+    if missing:
+        call = ", ".join(sample if given is MISSING else label(given) for (_, sample), given in needed)
+        yield (f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing: write {method}({call})")
+
+
+def name_mistakes(name: Any, what: str) -> Iterator[str]:
+    """Check a name that the user gave to something."""
+    if not isinstance(name, str):
+        yield f"{what} must be a string; got {a_kind_of(name)}"
+    elif not name:
+        yield f"{what} is empty: give it a name"
+
+
+def making_mistakes(target: Any) -> Iterator[str]:
+    """Check that a class, where one is given instead of an object, can be made into one without arguments."""
+    if inspect.isclass(target) and not accepts(target, 0):
+        name = target.__name__
+        made = call_text(target, name)
+        yield f"{name} cannot be made without arguments: give an object, {made}, not the class"
+
+
+def computation_mistakes(computation: Any, shown: str, *, stateful: bool) -> Iterator[str]:
+    """Check a computation (an object, not a class), called `shown`, for a step with or without state."""
+    decorator = "@wallaroo.state_computation" if stateful else "@wallaroo.computation"
+    methods = [each for each in ("compute", "compute_multi") if callable(getattr(computation, each, None))]
+    if inspect.isroutine(computation) or isinstance(computation, functools.partial):
+        yield (
+            f'{shown} is a plain function: write {decorator}("{shown}") above it, or '
+            f'{decorator}_multi("{shown}") if it returns a list of outputs'
+        )
+    elif not methods:
+        arguments = "data, state" if stateful else "data"
+        yield (
+            f"{shown} is not a computation: it has neither compute({arguments}) nor "
+            f"compute_multi({arguments}). Write a function with {decorator}(name) above it, or a class with "
+            "name() and one of those methods"
+        )
+    elif len(methods) == 2:
+        yield (
+            f"{shown} has both compute and compute_multi: keep compute if it returns one output, or "
+            "compute_multi if it returns a list of them"
+        )
+    else:
+        yield from _computation_name_mistakes(computation, shown)
+        yield from _kind_mistakes(computation, shown, methods[0], stateful=stateful)
+
+
+def _computation_name_mistakes(computation: Any, shown: str) -> Iterator[str]:
+    method = getattr(computation, "name", None)
+    if not callable(method):
+        yield f'{shown} has no method name: add `def name(self): return "what this step does"` to its class'
+        return
+    try:
+        name = method()
+    except Exception as error:  # noqa: BLE001 - it is the user's code, and whatever it raises is the user's to read
+        yield f"name() of {shown} failed with {type(error).__name__}: {error}"
+        return
+    yield from name_mistakes(name, f"what name() of {shown} returns")
+
+
+def _kind_mistakes(computation: Any, shown: str, method: str, *, stateful: bool) -> Iterator[str]:
+    """Check that a computation with state is used where there is one, and one without where there is none."""
+    function = getattr(computation, method)
+    wanted, other = (2, 1) if stateful else (1, 2)
+    # Decorated functions say what they are, also where their parameters would allow both.
+    says = getattr(computation, "stateful", None)
+    if says is stateful if isinstance(says, bool) else accepts(function, wanted):
+        return
+    if not isinstance(says, bool) and not accepts(function, other):
+        expected = f"2 arguments, as in {method}(data, state)" if stateful else f"1 argument, as in {method}(data)"
+        yield f"{method} of {shown} must allow {expected}; it is written as {call_text(function, method)}"
+    elif stateful:
+        yield f"{shown} is a computation without state: write to({shown}) or to_parallel({shown})"
+    else:
+        yield (
+            f'{shown} is a state computation: write to_stateful({shown}, StateClass, "state name") or '
+            f'to_state_partition({shown}, StateClass, "state name", partition_function, partition_keys)'
+        )
+
+
+def state_mistakes(state: Any) -> Iterator[str]:
+    """Check what makes the state objects: a class, or an object (or a class of objects) with `build`."""
+    build = getattr(state, "build", None)
+    if build is not None:
+        yield from making_mistakes(state)
+        # The class's own function still has `self` in front.
+        expected = 1 if inspect.isclass(state) and inspect.isfunction(build) else 0
+        if not callable(build) or not accepts(build, expected):
+            yield f"build of the state builder {label(state)} must be a method without arguments"
+    elif not callable(state):
+        kind = type(state)
+        wanted = "a class of yours" if kind.__module__ == "builtins" else kind.__name__
+        yield (
+            f"the state must be a class, or an object with a build() method; got {a_kind_of(state)}: "
+            f"give the class itself, {wanted}"
+        )
+    elif not accepts(state, 0):
+        name = label(state)
+        yield (
+            f"the state {name} cannot be made without arguments ({call_text(state, name)}): give its "
+            f"arguments defaults, or give an object whose build() method returns a {name}"
+        )
+
+
+def partition_mistakes(partition: Any) -> Iterator[str]:
+    """Check what picks the key of a message."""
+    shown = label(partition)
+    if inspect.isroutine(partition):
+        yield f"the partition function {shown} is a plain function: write @wallaroo.partition above it"
+    elif not callable(getattr(partition, "partition", None)):
+        yield (
+            f"the partition function {shown} has no method partition: write a function with "
+            "@wallaroo.partition above it, or a class with partition(data)"
+        )
+    elif inspect.isclass(partition):
+        yield from making_mistakes(partition)
+    elif not accepts(partition.partition, 1):
+        yield (
+            f"partition of {shown} must allow 1 argument, as in partition(data); it is written as "
+            f"{call_text(partition.partition, 'partition')}"
+        )
+
+
+def key_mistakes(keys: Any, *, u64: bool) -> Iterator[str]:
+    """Check the listed partition keys; None stands for any key."""
+    if keys is None:
+        return
+    if not isinstance(keys, list):
+        got = a_kind_of(keys)
+        yield f"partition_keys must be a list of keys; got {got}: write a list, or leave it out for any key"
+        return
+    seen: set[Any] = set()
+    for key in keys:
+        if u64 and not (isinstance(key, int) and not isinstance(key, bool) and 0 <= key < _ABOVE_U64):
+            yield (
+                "the partition keys of to_state_partition_u64 must be whole numbers from 0 to 2**64 - 1; got "
+                f"{a_kind_of(key)}: use to_state_partition for other keys"
+            )
+        elif not _is_hashable(key):
+            yield (
+                f"the partition key {label(key)} cannot be hashed: use strings, numbers, tuples of those, or "
+                "objects with __hash__ and __eq__"
+            )
+        elif key in seen:
+            yield f"the partition key {label(key)} is in partition_keys more than once: keep one"
+        else:
+            seen.add(key)
+
+
+def _is_hashable(key: Any) -> bool:
+    # A tuple with a list in it claims to be hashable and is not.
+    try:
+        hash(key)
+    except Exception:  # noqa: BLE001 - a user's __hash__ may raise anything
+        return False
+    return True
+
+
+def shared_state_mistakes(state: State, earlier: State, pipeline: str) -> Iterator[str]:
+    """Check that a state with the name of an `earlier` one, first used by `pipeline`, is the same state."""
+    where = f"the state name {state.name!r} is already used in pipeline {pipeline!r}"
+    way_out = "Use the same in both to share the state, or another name to keep them apart"
+    if _state_class(state.target) is not _state_class(earlier.target):
+        yield f"{where} with {label(earlier.target)}, here with {label(state.target)}. {way_out}"
+    if state.partitioned != earlier.partitioned:
+        one, other = ("with", "without") if earlier.partitioned else ("without", "with")
+        yield f"{where} {one} partitions, here {other}. {way_out}"
+    elif state.keys != earlier.keys:
+        yield f"{where} with other partition_keys. {way_out}"
+
+
+def _state_class(target: Any) -> Any:
+    """Return what mentions of one state have in common: builders are often made anew for each."""
+    return type(target) if hasattr(target, "build") and not inspect.isclass(target) else target
+
+
+def pipeline_name_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
+    """Check that there are pipelines and that no two have the same name."""
+    if not pipelines:
+        yield "there is no pipeline: write new_pipeline(name, source_config), then its steps and its sink"
+    names = [pipeline.name for pipeline in pipelines]
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield f"{names.count(name)} pipelines are called {name!r}: give each pipeline a name of its own"
+
+
+def step_name_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
+    """Check that steps of one pipeline which have the same name are the same computation."""
+    for pipeline in pipelines:
+        first: dict[str, Any] = {}
+        for step in pipeline.steps:
+            if first.setdefault(step.name, step.target) is not step.target:
+                yield (
+                    f"pipeline {pipeline.name!r}: two different steps are called {step.name!r}: give each a "
+                    "name of its own"
+                )
+
+
+def listening_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
+    """Check that no two sources listen on the same address."""
+    listening: list[tuple[Pipeline, tuple[str, int]]] = []
+    for pipeline in pipelines:
+        try:
+            address = getattr(pipeline.source, "address", None)
+        except WallarooParameterError:
+            continue
+        if address is not None and isinstance(address[0], str):
+            listening.append((pipeline, address))
+    for (one, address), (other, same) in combinations(listening, 2):
+        if clash(address, same):
+            yield (
+                f"the pipelines {one.name!r} and {other.name!r} both listen on {address[0]}:{address[1]}: "
+                "give each source a port of its own"
+            )

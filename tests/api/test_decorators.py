@@ -1,0 +1,181 @@
+"""What decorated functions offer, and what is said about functions that cannot be decorated."""
+
+import functools
+import inspect
+
+import pytest
+
+import wallaroo
+
+
+@wallaroo.computation("double")
+def double(data):
+    """Twice the data."""
+    return data * 2
+
+
+@wallaroo.computation_multi(name="both")
+def both(data):
+    return [data, data * 2]
+
+
+@wallaroo.state_computation("add")
+def add(data, state):
+    state.append(data)
+    return len(state), True
+
+
+@wallaroo.state_computation_multi("add all")
+def add_all(data, state):
+    state.extend(data)
+    return list(state), False
+
+
+@wallaroo.partition
+def parity(data):
+    return data % 2
+
+
+@wallaroo.encoder
+def encode(data):
+    return b"%d" % data
+
+
+def test_a_decorated_function_is_called_like_the_function():
+    assert double(data=4) == 8
+    assert both(4) == [4, 8]
+    assert add(1, []) == (1, True)
+    assert add_all([1, 2], state=[0]) == ([0, 1, 2], False)
+    assert parity(3) == 1
+    assert encode(3) == b"3"
+
+
+def test_every_part_has_a_name():
+    assert [part.name() for part in (double, both, add, add_all, parity, encode)] == [
+        "double",
+        "both",
+        "add",
+        "add all",
+        "parity",
+        "encode",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "attribute"),
+    [
+        (double, "compute"),
+        (both, "compute_multi"),
+        (add, "compute"),
+        (add_all, "compute_multi"),
+        (parity, "partition"),
+        (encode, "encode"),
+    ],
+)
+def test_the_engine_gets_the_raw_function(part, attribute):
+    assert inspect.isfunction(vars(part)[attribute])
+    assert vars(part)[attribute] is part.__wrapped__
+
+
+def test_single_and_multi_are_told_apart_by_their_method():
+    assert not hasattr(double, "compute_multi")
+    assert not hasattr(both, "compute")
+
+
+def test_what_the_function_says_about_itself_is_kept():
+    assert double.__doc__ == "Twice the data."
+    assert double.__module__ == __name__
+    assert double.__qualname__ == "double"
+    assert list(inspect.signature(double).parameters) == ["data"]
+    assert repr(double) == "<@wallaroo.computation 'double'>"
+
+
+def test_functions_with_optional_arguments_fit():
+    assert wallaroo.computation("scaled")(lambda data, by=3: data * by)(2) == 6
+    assert wallaroo.state_computation("any")(lambda *both: (both, True))(1, 2) == ((1, 2), True)
+
+
+def test_callables_other_than_functions_fit():
+    assert wallaroo.computation("to int")(int)("42") == 42
+    assert wallaroo.computation("upper")(str.upper)("a") == "A"
+    from_base_two = wallaroo.computation("binary")(functools.partial(int, base=2))
+    assert from_base_two("101") == 5
+    assert from_base_two.__name__ == "int"
+
+
+NAMED = [
+    wallaroo.computation,
+    wallaroo.computation_multi,
+    wallaroo.state_computation,
+    wallaroo.state_computation_multi,
+]
+
+
+@pytest.mark.parametrize("decorator", NAMED)
+def test_a_decorator_without_its_name_says_what_to_write(decorator):
+    def count_words(data, state=None):
+        return data, state
+
+    with pytest.raises(wallaroo.WallarooParameterError) as bare:
+        decorator(count_words)
+    assert f'write @wallaroo.{decorator.__name__}("count_words")' in str(bare.value)
+    with pytest.raises(wallaroo.WallarooParameterError) as empty:
+        decorator()(count_words)
+    assert f'count_words needs a name, as in @wallaroo.{decorator.__name__}("count_words").' in str(empty.value)
+
+
+@pytest.mark.parametrize("decorator", NAMED)
+def test_a_name_must_be_a_string(decorator):
+    def count_words(data, state=None):
+        return data, state
+
+    with pytest.raises(wallaroo.WallarooParameterError, match=r"count_words needs a name.*got 5 \(an int\)"):
+        decorator(5)(count_words)
+
+
+@pytest.mark.parametrize(
+    ("decorator", "function", "expected"),
+    [
+        (wallaroo.computation("x"), lambda: 1, "must allow 1 argument, as in <lambda>(data)"),
+        (wallaroo.computation_multi("x"), lambda data, state: 1, "it is written as <lambda>(data, state)"),
+        (
+            wallaroo.state_computation("x"),
+            lambda data: 1,
+            "must allow 2 arguments, as in <lambda>(data, state)",
+        ),
+        (
+            wallaroo.state_computation_multi("x"),
+            lambda data: 1,
+            "@wallaroo.state_computation_multi on <lambda>",
+        ),
+        (
+            wallaroo.partition,
+            lambda: 1,
+            "@wallaroo.partition on <lambda>: your function must allow 1 argument",
+        ),
+        (wallaroo.encoder, lambda data, more: 1, "@wallaroo.encoder on <lambda>"),
+        (wallaroo.decoder, lambda: 1, "as in <lambda>(bs)"),
+        (wallaroo.decoder(), lambda: 1, "as in <lambda>(bs)"),
+    ],
+)
+def test_wrong_arity_is_refused_at_once(decorator, function, expected):
+    with pytest.raises(wallaroo.WallarooParameterError) as refused:
+        decorator(function)
+    assert expected in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "decorator", [wallaroo.computation("x"), wallaroo.partition, wallaroo.encoder, wallaroo.decoder()]
+)
+def test_only_callables_can_be_decorated(decorator):
+    with pytest.raises(wallaroo.WallarooParameterError, match=r"needs a function below it; got 7 \(an int\)"):
+        decorator(7)
+
+
+def test_a_class_with_methods_needs_no_decorator():
+    class Split:
+        def compute_multi(self, data):
+            return data.split()
+
+    with pytest.raises(wallaroo.WallarooParameterError, match=r"Split is a class.*leave the decorator out"):
+        wallaroo.computation_multi("split")(Split)

@@ -1,0 +1,43 @@
+"""The `wallaroo` command itself."""
+
+import subprocess
+import sys
+
+from wallaroo._version import __version__
+
+
+def output_of(process, code=0):
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == code, err
+    return (out + err).decode()
+
+
+def test_version(wallaroo):
+    assert output_of(wallaroo("--version")) == f"wallaroo, version {__version__}\n"
+
+
+def test_help_shows_the_commands_and_examples(wallaroo):
+    text = output_of(wallaroo("--help"))
+    assert "wallaroo send 127.0.0.1:7010 --file text.txt" in text
+    assert "  receive  Listen on an address and print what comes." in text
+
+
+def test_help_loads_no_command():
+    program = (
+        "import sys; from wallaroo.cli.wallaroo import main; main(['--help'], standalone_mode=False);"
+        "print({'wallaroo.cli.send', 'wallaroo.cli.receive', 'rich', 'pyspark'} & set(sys.modules),"
+        "file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=30)
+    assert done.stderr == b"set()\n"
+
+
+def test_help_of_each_command(wallaroo):
+    for name in ("send", "receive"):
+        text = output_of(wallaroo(name, "--help"))
+        assert text.startswith(f"Usage: -c {name} [OPTIONS] HOST:PORT\n")
+        assert f"wallaroo {name} 127.0.0.1:" in text
+
+
+def test_a_command_that_does_not_exist(wallaroo):
+    assert "No such command 'sned'" in output_of(wallaroo("sned"), code=2)

@@ -1,0 +1,104 @@
+"""What the tests of the ingress share: real processes, real sockets, real files."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import struct
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+import wallaroo
+from wallaroo.ingress.client import IngressClient
+from wallaroo.ingress.config import IngressConfig, SourceEndpoint
+from wallaroo.ingress.log import LogReader
+from wallaroo.ingress.process import IngressProcess
+
+TOKEN = "a secret"
+
+
+def make_decoder():
+    # A function inside a function travels by value: the child need not be able to import this file.
+    @wallaroo.decoder(header_length=4, length_fmt=">I")
+    def decode(bs):
+        return bs
+
+    return decode
+
+
+def frame(payload):
+    return struct.pack(">I", len(payload)) + payload
+
+
+class Ingress:
+    """An ingress process with a source called "numbers" (and more if asked for), and a client for it."""
+
+    def __init__(self, directory, *, names=("numbers",), port=0, decoder=None, **options):
+        self.directory = Path(directory)
+        self.config = IngressConfig(
+            sources=[
+                SourceEndpoint(name, "127.0.0.1", port, decoder or make_decoder(), str(self.log(name)))
+                for name in names
+            ],
+            control_path=str(self.directory / "control"),
+            token=TOKEN,
+            **options,
+        )
+        self.notices = queue.Queue()
+        self.process = IngressProcess(self.config, self.notices.put)
+        self.client = IngressClient(self.config.control_path, TOKEN)
+        self.addresses = {}
+
+    def log(self, name="numbers"):
+        return self.directory / name
+
+    def start(self):
+        self.addresses = self.process.start()
+        return self
+
+    def stop(self):
+        self.client.close()
+        self.process.stop()
+
+    def connect(self, name="numbers"):
+        return socket.create_connection(self.addresses[name])
+
+    def send(self, payloads, name="numbers"):
+        with self.connect(name) as connection:
+            connection.sendall(b"".join(map(frame, payloads)))
+
+    def wait_for_end(self, end, name="numbers"):
+        reached = 0
+        while reached < end:
+            reached = self.client.wait({name: reached}, 1.0).ends[name]
+        return reached
+
+    def messages(self, name="numbers", start=0):
+        reader = LogReader(self.log(name))
+        return [payload for _, payloads in reader.read(start, reader.end()) for payload in payloads]
+
+    def notice(self, words):
+        """Return the next notice that holds `words`; earlier ones are skipped."""
+        while True:
+            text = self.notices.get(timeout=60)
+            if words in text:
+                return text
+
+
+@pytest.fixture
+def make_ingress():
+    """Return a function that starts an ingress process; it is stopped when the test is over."""
+    started = []
+    # The path of a Unix socket must be short, shorter than pytest's own directories may be.
+    with TemporaryDirectory(prefix="wal") as directory:
+
+        def make(**options):
+            ingress = Ingress(directory, **options)
+            started.append(ingress)
+            return ingress.start()
+
+        yield make
+        for ingress in started:
+            ingress.stop()

@@ -1,0 +1,217 @@
+"""The control channel: waiting, committing, holding senders back, draining."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import pickle
+import resource
+import socket
+import stat
+import struct
+import threading
+from pathlib import Path
+
+import pytest
+
+from wallaroo.ingress.client import IngressClient
+from wallaroo.ingress.connection import READ_BYTES
+from wallaroo.ingress.log import LogReader
+from wallaroo.ingress.log_format import segment_starts
+
+
+def frame(payload):
+    return struct.pack(">I", len(payload)) + payload
+
+
+def in_background(function, *args):
+    """Run a function in a thread; return a function that waits for its result."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(function(*args)))
+    thread.start()
+
+    def result():
+        thread.join()
+        return results[0]
+
+    return result
+
+
+def test_wait_returns_when_there_is_more_or_at_the_timeout(make_ingress):
+    ingress = make_ingress()
+    client = ingress.client
+    assert client.wait({"numbers": 0}, 0.01) == ({"numbers": 0}, False, False)
+    waiting = in_background(client.wait, {"numbers": 0}, 60.0)
+    ingress.send([b"x"])
+    assert waiting() == ({"numbers": 1}, False, False)
+    assert client.wait({"numbers": 0}, 60.0).ends == {"numbers": 1}
+    assert client.wait({}, 60.0).ends == {"numbers": 1}
+    assert client.wait({"numbers": 1}, 0.01).ends == {"numbers": 1}
+
+
+def test_a_nudge_ends_one_wait(make_ingress):
+    client = make_ingress().client
+    waiting = in_background(client.wait, {"numbers": 0}, 60.0)
+    client.nudge()
+    assert waiting().nudged
+    assert not client.wait({"numbers": 0}, 0.01).nudged
+    client.nudge()
+    assert client.wait({"numbers": 0}, 60.0).nudged
+
+
+def test_commit_deletes_segments_and_status_tells(make_ingress):
+    ingress = make_ingress(segment_bytes=100)
+    with ingress.connect() as connection:
+        for number in range(1, 11):
+            connection.sendall(frame(bytes(50)))
+            ingress.wait_for_end(number)
+        assert ingress.client.status()["numbers"] == {
+            "connections": 1,
+            "start": 0,
+            "end": 10,
+            "backlog_bytes": 500,
+            "total_messages": 10,
+            "total_bytes": 500,
+        }
+        ingress.client.commit({"numbers": 7})
+        status = ingress.client.status()["numbers"]
+    assert (status["start"], status["end"], status["backlog_bytes"]) == (6, 10, 150)
+    assert segment_starts(ingress.log()) == [6, 8]
+
+
+def test_senders_wait_while_too_much_is_unprocessed_and_nothing_is_lost(make_ingress):
+    limit = 100_000
+    ingress = make_ingress(max_backlog_bytes=limit, segment_bytes=50_000)
+    messages = [b"%07d" % number * 100 for number in range(20_000)]
+    with ingress.connect() as connection:
+        sending = in_background(connection.sendall, b"".join(map(frame, messages)))
+        ingress.notice("have to wait")
+        held = ingress.client.status()["numbers"]
+        assert limit < held["backlog_bytes"] <= limit + READ_BYTES
+        # A newcomer is held back as well.
+        with ingress.connect() as newcomer:
+            newcomer.sendall(frame(b"me too"))
+            assert ingress.client.wait({"numbers": held["end"]}, 0.3).ends["numbers"] == held["end"]
+            reader = LogReader(ingress.log())
+            found = []
+            while len(found) < len(messages) + 1:
+                end = ingress.client.wait({"numbers": len(found)}, 60.0).ends["numbers"]
+                found += [payload for _, payloads in reader.read(len(found), end) for payload in payloads]
+                ingress.client.commit({"numbers": end})
+        sending()
+    ingress.notice("has caught up")
+    found.remove(b"me too")
+    assert found == messages
+
+
+def test_a_restart_does_not_forget_what_was_processed(make_ingress):
+    """Otherwise all that is still on the disk would count as unprocessed and hold the senders back."""
+    ingress = make_ingress(max_backlog_bytes=1000)
+    ingress.send([bytes(3000)])
+    ingress.wait_for_end(1)
+    ingress.client.commit({"numbers": 1})
+    os.kill(ingress.process.pid, 9)
+    ingress.notice("is started again")
+    assert ingress.client.status()["numbers"]["backlog_bytes"] == 0
+    ingress.send([b"x"])
+    ingress.wait_for_end(2)
+
+
+def test_a_full_disk_holds_senders_back_and_loses_nothing(make_ingress):
+    ingress = make_ingress()
+    messages = [b"%07d" % number * 100 for number in range(3000)]
+    unlimited = resource.prlimit(ingress.process.pid, resource.RLIMIT_FSIZE)
+    with ingress.connect() as connection:
+        connection.sendall(frame(messages[0]))
+        ingress.wait_for_end(1)
+        resource.prlimit(ingress.process.pid, resource.RLIMIT_FSIZE, (1_000_000, unlimited[1]))
+        sending = in_background(connection.sendall, b"".join(map(frame, messages[1:])))
+        assert "cannot be written: File too large" in ingress.notice("cannot be written")
+        assert ingress.client.status()["numbers"]["end"] < 3000
+        resource.prlimit(ingress.process.pid, resource.RLIMIT_FSIZE, unlimited)
+        ingress.notice("can be written again")
+        sending()
+        ingress.wait_for_end(3000)
+    assert ingress.messages() == messages
+    assert ingress.notices.empty()
+
+
+def test_drain_takes_what_was_sent_and_accepts_no_more(make_ingress):
+    ingress = make_ingress()
+    connections = [ingress.connect() for _ in range(20)]
+    for number, connection in enumerate(connections):
+        connection.sendall(frame(b"%d" % number) * 50)
+    assert ingress.client.drain() == {"numbers": 1000}
+    for connection in connections:
+        assert connection.recv(1) == b""
+        connection.close()
+    with pytest.raises(ConnectionRefusedError):
+        ingress.connect()
+    assert ingress.client.wait({"numbers": 1000}, 0.01) == ({"numbers": 1000}, False, True)
+    assert ingress.client.wait({"numbers": 0}, 60.0) == ({"numbers": 1000}, False, True)
+    assert ingress.client.drain() == {"numbers": 1000}
+    assert ingress.client.status()["numbers"]["connections"] == 0
+
+
+def test_a_drain_with_senders_held_back_takes_what_has_arrived(make_ingress):
+    ingress = make_ingress(max_backlog_bytes=10)
+    with ingress.connect() as connection:
+        connection.sendall(frame(bytes(100)))
+        ingress.notice("have to wait")
+        connection.sendall(frame(b"second"))
+        assert ingress.client.drain() == {"numbers": 2}
+
+
+def test_advance_keeps_indices_from_being_given_again(make_ingress):
+    ingress = make_ingress()
+    ingress.send([b"x"])
+    ingress.wait_for_end(1)
+    assert ingress.client.advance({"numbers": 1}) == {"numbers": 1}
+    assert ingress.client.advance({"numbers": 100}) == {"numbers": 100}
+    ingress.notice("goes on with message 100")
+    ingress.send([b"y"])
+    ingress.wait_for_end(101)
+    assert ingress.messages(start=100) == [b"y"]
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [b'{"op": "drain", "token": "a guess"}', b'{"op": "drain"}', b"[1]", b"what?", b'{"token": "a secret"}'],
+)
+def test_without_the_token_or_sense_the_line_goes_dead(make_ingress, request_line):
+    ingress = make_ingress()
+    assert stat.S_IMODE(Path(ingress.config.control_path).stat().st_mode) == 0o600
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.connect(ingress.config.control_path)
+        stranger.sendall(request_line + b"\n")
+        assert stranger.recv(1) == b""
+    assert not ingress.client.wait({}, 0.01).draining
+
+
+def test_a_nudge_waits_for_a_client_that_is_there_to_hear_it(make_ingress):
+    ingress = make_ingress()
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.connect(ingress.config.control_path)
+        line = {"op": "wait", "known": {}, "timeout": 60, "token": "a secret"}
+        gone.sendall(json.dumps(line).encode() + b"\n")
+    # The server has seen the end of the connection once it answers on one that was opened later.
+    ingress.client.status()
+    ingress.client.nudge()
+    assert ingress.client.wait({}, 60.0).nudged
+
+
+def test_a_client_can_be_sent_to_another_process_and_survives_a_fork(make_ingress):
+    ingress = make_ingress()
+    ingress.send([b"x"])
+    ingress.wait_for_end(1)
+    copy = pickle.loads(pickle.dumps(ingress.client))
+    assert isinstance(copy, IngressClient)
+    with copy:
+        assert copy.status()["numbers"]["end"] == 1
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        results = [pool.apply_async(ingress.client.wait, ({"numbers": 0}, 60.0)) for _ in range(20)]
+        assert all(result.get().ends == {"numbers": 1} for result in results)
+        assert ingress.client.wait({"numbers": 0}, 60.0).ends == {"numbers": 1}
+        pool.close()
+        pool.join()

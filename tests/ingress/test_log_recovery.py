@@ -1,0 +1,120 @@
+"""Opening a log that its writer left in any state."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from wallaroo.ingress.log import LogCorruptError, LogReader, LogWriter
+from wallaroo.ingress.log_format import RECORD_SIZE, segment_paths, segment_starts
+
+KEPT = [b"first", b"", b"second"]
+LAST = [b"third", b"fourth"]
+
+
+def read_all(directory):
+    reader = LogReader(directory)
+    return [payload for _, payloads in reader.read(0, reader.end()) for payload in payloads]
+
+
+@pytest.fixture(params=["same segment", "next segment"])
+def log(request, tmp_path):
+    """Return a log with the blocks KEPT and LAST, in one segment or two."""
+    with LogWriter(tmp_path / "log", segment_bytes=1 if request.param == "next segment" else 1000) as writer:
+        writer.append(KEPT)
+        writer.append(LAST)
+    return tmp_path / "log"
+
+
+@pytest.mark.parametrize("kind", ["data", "ends", "blocks"])
+def test_a_block_torn_at_any_byte_is_dropped(log, tmp_path, kind):
+    start = segment_starts(log)[-1]
+    whole = getattr(segment_paths(log, start), kind).stat().st_size
+    last = {"data": 11, "ends": 8, "blocks": RECORD_SIZE}[kind]
+    for size in range(whole - last, whole):
+        torn = tmp_path / "torn"
+        shutil.copytree(log, torn)
+        with getattr(segment_paths(torn, start), kind).open("r+b") as file:
+            file.truncate(size)
+        with LogWriter(torn) as writer:
+            assert writer.end == len(KEPT)
+            assert writer.data_bytes == 11
+            assert read_all(torn) == KEPT
+            assert writer.append([b"new"]) == len(KEPT) + 1
+        assert read_all(torn) == [*KEPT, b"new"]
+        # The next opening finds a whole log: nothing more is dropped.
+        with LogWriter(torn) as writer:
+            assert (writer.end, writer.dropped) == (len(KEPT) + 1, [])
+        shutil.rmtree(torn)
+
+
+@pytest.mark.parametrize("kind", ["data", "ends", "blocks"])
+def test_bytes_beyond_the_last_block_are_dropped(log, kind):
+    start = segment_starts(log)[-1]
+    with getattr(segment_paths(log, start), kind).open("ab") as file:
+        file.write(b"torn")
+    with LogWriter(log) as writer:
+        assert writer.append([b"new"]) == 6
+    assert read_all(log) == [*KEPT, *LAST, b"new"]
+
+
+@pytest.mark.parametrize("kind", ["data", "ends", "blocks"])
+def test_a_damaged_last_block_is_dropped_and_told(log, kind):
+    path = getattr(segment_paths(log, segment_starts(log)[-1]), kind)
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    with LogWriter(log) as writer:
+        assert writer.end == len(KEPT)
+        assert ["11 bytes" in text and "goes on with message 3" in text for text in writer.dropped] == [True]
+    assert read_all(log) == KEPT
+
+
+@pytest.mark.parametrize("made", [1, 2, 3])
+def test_a_segment_of_which_only_some_files_were_made_is_no_obstacle(log, made):
+    for path in segment_paths(log, 5)[:made]:
+        path.touch()
+    with LogWriter(log) as writer:
+        assert (writer.start, writer.end, writer.dropped) == (0, 5, [])
+        assert writer.append([b"new"]) == 6
+    assert read_all(log) == [*KEPT, *LAST, b"new"]
+
+
+@pytest.mark.parametrize("deleted", [1, 2])
+def test_a_segment_of_which_only_some_files_were_deleted_is_gone(tmp_path, deleted):
+    with LogWriter(tmp_path, segment_bytes=1) as writer:
+        writer.append(KEPT)
+        writer.append(LAST)
+    for path in segment_paths(tmp_path, 0)[::-1][:deleted]:
+        path.unlink()
+    with LogWriter(tmp_path) as writer:
+        assert (writer.start, writer.end) == (3, 5)
+    assert not segment_paths(tmp_path, 0).data.exists()
+
+
+def test_a_log_whose_files_are_all_empty_begins_again(tmp_path):
+    LogWriter(tmp_path).close()
+    with LogWriter(tmp_path) as writer:
+        assert writer.append([b"x"]) == 1
+
+
+def test_damage_in_the_middle_is_not_papered_over(tmp_path):
+    with LogWriter(tmp_path, segment_bytes=1) as writer:
+        for _ in range(3):
+            writer.append([b"x"])
+    segment_paths(tmp_path, 1).unlink()
+    with pytest.raises(LogCorruptError, match=r"ends before message 1, but the next one begins with 2"):
+        LogWriter(tmp_path)
+
+
+def test_a_commit_beyond_a_lost_tail_is_not_overtaken(tmp_path):
+    with LogWriter(tmp_path) as writer:
+        writer.append([b"x"] * 10)
+        writer.append([b"y"] * 10)
+        writer.delete_before(20)
+    with segment_paths(tmp_path, 0).blocks.open("r+b") as file:
+        file.truncate(RECORD_SIZE)
+    with LogWriter(tmp_path) as writer:
+        assert (writer.start, writer.end, writer.committed) == (20, 20, 20)
+        assert segment_starts(tmp_path) == [20]

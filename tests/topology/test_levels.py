@@ -1,0 +1,113 @@
+"""The common order of states."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wallaroo.errors import WallarooParameterError
+from wallaroo.topology.levels import order_mistakes, state_levels
+from wallaroo.topology.model import Computation, Pipeline, State, StateComputation
+
+
+def pipeline(name, *states):
+    """Return a pipeline that visits these states, with a step without state before each."""
+    steps = []
+    for state in states:
+        steps.append(Computation("between", None, multi=False))
+        steps.append(
+            StateComputation("at " + state, None, False, State(state, dict, partitioned=False, keys=None), None)
+        )
+    return Pipeline(name, None, tuple(steps), ())
+
+
+def names(levels):
+    return [[state.name for state in level] for level in levels]
+
+
+@pytest.mark.parametrize(
+    ("ways", "expected"),
+    [
+        ([], []),
+        ([""], []),
+        (["a"], [["a"]]),
+        (["a", "a"], [["a"]]),
+        (["abc"], [["a"], ["b"], ["c"]]),
+        (["a", "b"], [["a", "b"]]),
+        (["ac", "bc"], [["a", "b"], ["c"]]),
+        (["abd", "acd", "ad"], [["a"], ["b", "c"], ["d"]]),
+        (["cd", "abc"], [["a"], ["b"], ["c"], ["d"]]),
+        (["ab", "", "c"], [["a", "c"], ["b"]]),
+    ],
+)
+def test_levels_are_the_longest_ways(ways, expected):
+    pipelines = [pipeline(f"p{number}", *way) for number, way in enumerate(ways)]
+    assert list(order_mistakes(pipelines)) == []
+    assert names(state_levels(pipelines)) == expected
+
+
+def test_a_state_is_represented_by_the_one_that_is_met_first():
+    one, other = pipeline("p", "a"), pipeline("q", "a")
+    assert state_levels([one, other])[0][0] is one.steps[1].state
+
+
+def test_opposite_orders_are_explained():
+    (mistake,) = order_mistakes([pipeline("orders", "x", "y"), pipeline("returns", "y", "x")])
+    assert "pipeline 'orders' goes from 'x' to 'y'" in mistake
+    assert "pipeline 'returns' goes from 'y' to 'x'" in mistake
+    assert "one query in which each state has one place" in mistake
+    for way_out in ("a different state name", "change the order", "two applications connected by TCP"):
+        assert way_out in mistake
+
+
+def test_a_circle_over_three_pipelines_names_them_all():
+    pipelines = [
+        pipeline("p", "x", "y"),
+        pipeline("q", "y", "z"),
+        pipeline("r", "z", "x"),
+        pipeline("s", "z", "x"),
+    ]
+    (mistake,) = order_mistakes(pipelines)
+    assert "pipeline 'p' goes from 'x' to 'y'" in mistake
+    assert "pipeline 'q' goes from 'y' to 'z'" in mistake
+    assert "pipelines 'r', 's' go from 'z' to 'x'" in mistake
+
+
+def test_every_circle_is_reported():
+    pipelines = [
+        pipeline("p", "a", "b"),
+        pipeline("q", "b", "a"),
+        pipeline("r", "c", "d"),
+        pipeline("s", "d", "c"),
+    ]
+    assert len(list(order_mistakes(pipelines))) == 2
+
+
+@pytest.mark.parametrize("states", ["xx", "xyx"])
+def test_visiting_a_state_twice_is_one_mistake(states):
+    (mistake,) = order_mistakes([pipeline("p", *states)])
+    assert mistake.startswith("pipeline 'p' visits the state 'x' more than once. ")
+
+
+def test_levels_of_pipelines_without_a_common_order_are_refused():
+    with pytest.raises(WallarooParameterError, match="different orders"):
+        state_levels([pipeline("p", "x", "y"), pipeline("q", "y", "x")])
+
+
+@given(st.lists(st.lists(st.sampled_from("abcdef"), unique=True, max_size=6), max_size=5))
+def test_either_there_is_a_mistake_or_every_pipeline_climbs(ways):
+    pipelines = [pipeline(f"p{number}", *way) for number, way in enumerate(ways)]
+    if list(order_mistakes(pipelines)):
+        with pytest.raises(WallarooParameterError):
+            state_levels(pipelines)
+        return
+    level_of = {name: level for level, states in enumerate(names(state_levels(pipelines))) for name in states}
+    for way in ways:
+        visited = [level_of[name] for name in way]
+        assert visited == sorted(set(visited))
+
+
+@given(st.lists(st.sets(st.sampled_from("abcdef")), max_size=6))
+def test_pipelines_that_follow_one_order_have_levels(ways):
+    pipelines = [pipeline(f"p{number}", *sorted(way)) for number, way in enumerate(ways)]
+    assert list(order_mistakes(pipelines)) == []
+    assert {name for level in names(state_levels(pipelines)) for name in level} == set().union(*ways)
