@@ -91,6 +91,9 @@ class Child:
             self.process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(10)
+        self.kill()
+
+    def kill(self):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -150,9 +153,7 @@ def command(name):
     """Return the command that was installed beside this Python."""
     path = Path(sys.executable).parent / name
     if not path.exists():
-        raise Failure(
-            f"{name} is not installed beside {sys.executable}: run `make demo` in the project's folder."
-        )
+        raise Failure(f"{name} is not installed beside {sys.executable}: run `make demo` in the project's folder.")
     return str(path)
 
 
@@ -266,9 +267,8 @@ def watch(sender, others, received, total, display):
 
 def show(console, expected, messages, seconds):
     total = expected.total()
-    table = Table(title="Word count: all counts are right", title_justify="left", show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
+    table = Table("Word count", "all counts are right", highlight=False)
+    table.columns[1].justify = "right"
     table.add_row("messages in", f"{messages:,}")
     table.add_row("counts out", f"{total:,}")
     table.add_row("distinct words", f"{len(expected):,}")

@@ -258,7 +258,8 @@ def test_interrupted(wallaroo, framed):
         with connection:
             assert connection.recv(9, socket.MSG_WAITALL) == framed([b"hello"])
             process.send_signal(signal.SIGINT)
-            assert finished(process, code=130).startswith("stopped: sent 1 message (9 bytes)")
+            report = finished(process, code=130)
+    assert re.match(r"stopped: sent at least (0 messages \(0|1 message \(9) bytes\)", report)
 
 
 @pytest.mark.parametrize(

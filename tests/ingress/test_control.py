@@ -74,7 +74,7 @@ def test_commit_deletes_segments_and_status_tells(make_ingress):
             "total_messages": 10,
             "total_bytes": 500,
         }
-        ingress.client.commit({"numbers": 7})
+        ingress.client.commit({"numbers": 7, "of an older version": 5})
         status = ingress.client.status()["numbers"]
     assert (status["start"], status["end"], status["backlog_bytes"]) == (6, 10, 150)
     assert segment_starts(ingress.log()) == [6, 8]

@@ -73,7 +73,7 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
 @click.version_option(__version__, "--version", prog_name="machida")
 @click.pass_context
 def main(context: click.Context, /, **given: Any) -> None:
-    r"""Run a Wallaroo application.
+    """Run a Wallaroo application.
 
     The module is imported from the current folder or PYTHONPATH, and its application_setup(args) is called
     with the whole command line, so options that machida does not know are the application's own.
@@ -87,7 +87,7 @@ def main(context: click.Context, /, **given: Any) -> None:
       machida --application-module word_count --in ... --out ... --master spark://host:7077 --worker-count 16
 
     Ctrl-C (or SIGTERM) finishes the batch in flight and stops; the same command goes on from there.
-    """
+    """  # noqa: D301 - click wants the character itself
     arguments = sys.argv[1:]
     with plain_errors():
         if not given["application_module"]:
@@ -182,3 +182,7 @@ def run_script(application_setup: Callable[[list[str]], Any], args: Sequence[str
         except click.ClickException as error:
             error.show()
             sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -192,9 +192,10 @@ class Receiver:
         tally.first = tally.first or tally.last
         tally.bytes += size
         data, messages = reading.take(self._view[:size], self._room())
+        # Counted before it is written: who has seen the data and then interrupts us finds it in the summary.
+        tally.messages += messages
         if data:
             self._output(data)
-        tally.messages += messages
 
     def _end(self, connection: socket.socket, reading: _Reading) -> None:
         self._selector.unregister(connection)
@@ -259,7 +260,7 @@ def command(  # noqa: PLR0913 - one argument for each option.
     count_only: bool,
     quiet: bool,
 ) -> None:
-    r"""Listen on an address and print what comes; port 0 picks a free port.
+    """Listen on an address and print what comes; port 0 picks a free port.
 
     Ends with Ctrl-C, or as the options say. Without a framing, lines of several senders at once may mingle.
 
@@ -267,7 +268,7 @@ def command(  # noqa: PLR0913 - one argument for each option.
     wallaroo receive 127.0.0.1:7002
     wallaroo receive 127.0.0.1:7002 --output counts.txt --idle 5
     wallaroo receive 127.0.0.1:7002 --framing u32be --messages 1000
-    """
+    """  # noqa: D301 - click wants the real character.
     chosen = FRAMINGS.get(framing)
     with screen.plain_errors(), listen(address) as listener, opened(path) as descriptor:
         receiver = Receiver(

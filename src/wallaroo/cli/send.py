@@ -258,14 +258,14 @@ def command(  # noqa: PLR0913 - one argument for each option.
     retry: float,
     quiet: bool,
 ) -> None:
-    r"""Send each line of a file, or of standard input, as a message over TCP.
+    """Send each line of a file, or of standard input, as a message over TCP.
 
     \b
     wallaroo send 127.0.0.1:7010 --file text.txt
     wallaroo send 127.0.0.1:7010 --file text.txt --rate 1000 --repeat 10
     wallaroo send 127.0.0.1:7010 --file frames.bin --raw --framing u16be
     echo "why hello world" | wallaroo send 127.0.0.1:7010
-    """
+    """  # noqa: D301 - click wants the real character.
     source = Input(None if str(path) == "-" else path, repeat)
     if source.path is None and repeat > 1:
         raise click.UsageError("--repeat needs --file: standard input can be read only once")
@@ -302,7 +302,8 @@ def _send_and_report(
         finish(connection, tally)
         raise WallarooError(f"{error} ({screen.counted(tally.messages, 'message')} sent before it)") from error
     except KeyboardInterrupt:
-        _report("stopped: sent", tally, time.monotonic() - started, quiet=quiet)
+        # The write that was interrupted may or may not have happened.
+        _report("stopped: sent at least", tally, time.monotonic() - started, quiet=quiet)
         sys.exit(130)
     seconds = time.monotonic() - started
     finish(connection, tally)

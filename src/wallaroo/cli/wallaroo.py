@@ -37,7 +37,7 @@ class _CommandsOnDemand(click.Group):
 @click.command(cls=_CommandsOnDemand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="wallaroo")
 def main() -> None:
-    r"""Tools around a running Wallaroo application, which `machida` runs.
+    """Tools around a running Wallaroo application, which `machida` runs.
 
     \b
     Print what the application sends to 127.0.0.1:7002:
@@ -48,4 +48,4 @@ def main() -> None:
       wallaroo send 127.0.0.1:7010 --file text.txt
 
     `wallaroo COMMAND --help` tells more.
-    """
+    """  # noqa: D301 - click wants the real character.

@@ -131,15 +131,21 @@ class TcpSink:
             before, waiting = waiting, _unacknowledged(connection)
             if waiting < before:
                 progress = time.monotonic()
+            # What a broken connection had not sent stays unacknowledged for ever.
+            _raise_if_broken(connection)
             self._give_up_if_stuck(progress)
-        error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if error:
-            raise OSError(error, "the connection broke")
+        _raise_if_broken(connection)
 
     def _give_up_if_stuck(self, progress: float) -> None:
         """Stop waiting for a receiver that takes nothing, once the application is being stopped."""
         if self._stopping.is_set() and time.monotonic() - progress > _PATIENCE_WHEN_STOPPING_SECONDS:
             raise StoppedError
+
+
+def _raise_if_broken(connection: socket.socket) -> None:
+    error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if error:
+        raise OSError(error, "the connection broke")
 
 
 def _unacknowledged(connection: socket.socket) -> int:

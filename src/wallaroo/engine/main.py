@@ -20,7 +20,7 @@ from wallaroo.connectors.base import Notice, StoppedError
 from wallaroo.engine.egress import Egress
 from wallaroo.engine.home import Home, check_layout, default_home
 from wallaroo.engine.plan import Layout, Plan
-from wallaroo.engine.session import SparkOptions, start_session
+from wallaroo.engine.session import SparkOptions, spark_session
 from wallaroo.engine.shipping import PlanRef, bundle_modules
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.client import IngressClient
@@ -99,8 +99,7 @@ class Run:
         recorded = check_layout(self.home, self.application.name, self._layout(1))
         self._start_ingress()
         self._say(f"  state in    {self.home.path}" + (" (going on where it stopped)" if recorded else ""))
-        session = start_session(self.application.name, self.home, self.options.spark)
-        self._cleanup.callback(stop_session, session)
+        session = self._cleanup.enter_context(spark_session(self.application.name, self.home, self.options.spark))
         layout = recorded or self._new_layout(session)
         session.conf.set("spark.sql.shuffle.partitions", layout.partitions)
         plan = Plan(self.application, layout, *_serializers(self._module), run_id=self._token)
@@ -209,19 +208,6 @@ def _offered_parallelism(session: SparkSession, options: SparkOptions) -> int:
     while context._jsc.sc().getExecutorMemoryStatus().size() < 2 and time.monotonic() < deadline:  # noqa: SLF001
         time.sleep(0.1)
     return context.defaultParallelism
-
-
-def stop_session(session: SparkSession) -> None:
-    """Stop Spark and wait for its JVM to be gone."""
-    gateway: Any = session.sparkContext._gateway  # noqa: SLF001
-    _quietly(session.stop)
-    process = gateway.proc
-    _quietly(gateway.shutdown)
-    process.stdin.close()
-    try:
-        process.wait(timeout=20)
-    except Exception:  # noqa: BLE001 - it had its chance
-        process.kill()
 
 
 def _quietly(action: Callable[[], Any]) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from wallaroo.engine.class_archive import ClassArchive
 from wallaroo.engine.home import Home
 from wallaroo.engine.java import java_home
 from wallaroo.engine.local_files import quicken_local_files
@@ -55,6 +59,9 @@ _SETTINGS = {
     "spark.task.maxFailures": "4",
 }
 
+_MERGED = {"spark.driver.extraJavaOptions"}
+"""Settings to which a user adds, where all others are the user's to replace."""
+
 _LOG4J = """\
 rootLogger.level = {level}
 rootLogger.appenderRef.file.ref = file
@@ -86,20 +93,31 @@ class SparkOptions:
         return self.master.startswith("local")
 
 
-def start_session(name: str, home: Home, options: SparkOptions) -> SparkSession:
-    """Start Spark for an application."""
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - heavy: only a run needs it
+@contextmanager
+def spark_session(name: str, home: Home, options: SparkOptions) -> Iterator[SparkSession]:
+    """Run Spark for an application, for the time of a `with` block."""
+    from pyspark import __version__  # noqa: PLC0415 - heavy: only a run needs it
+
+    os.environ["JAVA_HOME"] = java_home(home.path)
+    archive = ClassArchive(os.environ["JAVA_HOME"], __version__)
+    session = _start(_all_settings(name, home, options, archive.java_options()), home)
+    try:
+        if options.local:
+            quicken_local_files(session)
+        yield session
+    finally:
+        _stop(session)
+        archive.keep()
+
+
+def _start(settings: dict[str, str], home: Home) -> SparkSession:
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    os.environ["JAVA_HOME"] = java_home(home.path)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONHASHSEED"] = "0"  # Keys of users' own classes must hash alike in every worker.
-    if options.local:
-        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    conf = SparkConf(loadDefaults=False)
-    for key, value in _all_settings(name, home, options).items():
-        conf.set(key, value)
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     chatter = _chatter_file(home)
     try:
         gateway = launch_gateway(  # type: ignore[no-untyped-call]
@@ -112,13 +130,26 @@ def start_session(name: str, home: Home, options: SparkOptions) -> SparkSession:
         ) from error
     finally:
         os.close(chatter)
-    session = SparkSession(context)
-    if options.local:
-        quicken_local_files(session)
-    return session
+    return SparkSession(context)
 
 
-def _all_settings(name: str, home: Home, options: SparkOptions) -> dict[str, str]:
+def _stop(session: SparkSession) -> None:
+    """Stop Spark and wait for its JVM to be gone."""
+    gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - the only way to its process
+    process = gateway.proc
+    # What fails here fails because the JVM is gone already.
+    with suppress(Exception):
+        session.stop()
+    with suppress(Exception):
+        gateway.shutdown()
+    process.stdin.close()
+    try:
+        process.wait(timeout=30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def _all_settings(name: str, home: Home, options: SparkOptions, java_options: str) -> dict[str, str]:
     """Return every setting: ours, those of this run, and, above all, the user's."""
     log4j = home.spark_log.parent / "log4j2.properties"
     log4j.write_text(_LOG4J.format(path=home.spark_log, level=options.log_level))
@@ -129,12 +160,14 @@ def _all_settings(name: str, home: Home, options: SparkOptions) -> dict[str, str
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.system.home={scratch}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} {java_options}",
         "spark.executorEnv.PYTHONHASHSEED": "0",
     }
     if options.local or _is_loopback(options.master):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    return settings | options.conf
+    if extra := options.conf.get("spark.driver.extraJavaOptions"):
+        settings["spark.driver.extraJavaOptions"] += f" {extra}"
+    return settings | {key: value for key, value in options.conf.items() if key not in _MERGED}
 
 
 def _is_loopback(master: str) -> bool:

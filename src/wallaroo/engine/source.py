@@ -92,6 +92,7 @@ class _Reader(DataSourceStreamReader):
 
     def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings
+        self._advanced = False
 
     @cached_property
     def _ingress(self) -> IngressClient:
@@ -102,7 +103,7 @@ class _Reader(DataSourceStreamReader):
         return {source: LogReader(Path(folder)) for source, folder in self._settings.logs.items()}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_settings": self._settings}
+        return {"_settings": self._settings, "_advanced": False}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where a new application starts."""
@@ -111,6 +112,10 @@ class _Reader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
         """Return how far the next batch goes; waits a while for something to come."""
         known = {source: start["sources"].get(source, 0) for source in self._logs}
+        if not self._advanced:
+            # After a power failure a log may end before what was already processed: numbers are not given twice.
+            self._ingress.advance(known)
+            self._advanced = True
         answer = self._ingress.wait(known, _WAIT_SECONDS)
         if answer.draining:
             return start

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.framing import MAX_MESSAGE_SIZE

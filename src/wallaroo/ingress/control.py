@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 from wallaroo.errors import WallarooError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from wallaroo.ingress.server import IngressServer
+    from wallaroo.ingress.source import Source
 
 _LINE_BYTES = 1 << 20
 _SOCKET_MODE = 0o600
@@ -58,6 +61,9 @@ class ControlChannel:
         except (ValueError, KeyError, TypeError, AttributeError, ConnectionError):
             # Not one of our clients, or one that has gone: there is nobody to answer to.
             pass
+        except asyncio.CancelledError:
+            # The process ends. Passed on, this would end as a traceback on the screen.
+            pass
         finally:
             writer.close()
 
@@ -70,11 +76,11 @@ class ControlChannel:
             case "nudge":
                 ingress.nudge()
             case "commit":
-                for name, index in request["offsets"].items():
-                    ingress.sources[name].commit(index)
+                for source, index in self._positions(request):
+                    source.commit(index)
             case "advance":
-                for name, index in request["offsets"].items():
-                    ingress.sources[name].advance(index)
+                for source, index in self._positions(request):
+                    source.advance(index)
                 return {"ends": ingress.ends()}
             case "drain":
                 await ingress.drain()
@@ -84,6 +90,12 @@ class ControlChannel:
             case unknown:
                 raise ValueError(unknown)
         return {}
+
+    def _positions(self, request: dict[str, Any]) -> Iterator[tuple[Source, int]]:
+        """Yield the positions in a request; an application may still know sources that it no longer has."""
+        for name, index in request["offsets"].items():
+            if name in self._ingress.sources:
+                yield self._ingress.sources[name], index
 
     def _wait_answer(self, reader: asyncio.StreamReader) -> dict[str, Any]:
         answer = {

@@ -45,7 +45,8 @@ def _addresses(endpoint: SourceEndpoint) -> list[tuple[int, str]]:
         )
     except (OSError, UnicodeError) as error:
         raise WallarooError(
-            f"{_problem(endpoint)}the name {endpoint.host!r} is not known ({error}). Give an address of this machine, such as 127.0.0.1."
+            f"{_problem(endpoint)}the name {endpoint.host!r} is not known ({error}). Give an address "
+            f"of this machine, such as 127.0.0.1."
         ) from error
     # Senders that do not say otherwise use the older protocol.
     ordered = sorted(found, key=lambda entry: entry[0] != socket.AF_INET)

@@ -195,8 +195,13 @@ class Source:
     def _check_backlog(self) -> None:
         """Hold the senders back if too much is not processed yet, let them go on when it is much less."""
         committed = self._log.committed
+        try:
+            unprocessed = self._log.bytes_after(committed)
+        except OSError:
+            # No file can be opened just now. Messages that are safely in the log must not suffer from that.
+            return
         # Empty messages take up room as well.
-        backlog = self._log.bytes_after(committed) + OFFSET_SIZE * (self._log.end - committed)
+        backlog = unprocessed + OFFSET_SIZE * (self._log.end - committed)
         if not self._too_much and backlog > self._max_backlog:
             self._too_much = True
             self._hold_back()

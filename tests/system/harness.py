@@ -1,0 +1,270 @@
+"""Whole applications as their users run them: `machida` as a process, real senders and receivers on loopback.
+
+Nothing in here waits for a time to pass: it waits for what has to happen, and fails at once when the process has died.
+"""
+
+import base64
+import contextlib
+import json
+import os
+import pickle
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import psutil
+
+PATIENCE = 120
+"""How long anything may take on a machine that is busy with other things."""
+
+READY = "Application has successfully initialized."
+HERE = Path(__file__).parent
+APPS = HERE / "apps"
+SOURCES = HERE.parents[1] / "src"
+
+
+def machida_command():
+    """Return how to start machida: as it was installed, or, where it was not, straight from the sources."""
+    installed = Path(sys.executable).with_name("machida")
+    if installed.exists():
+        return [str(installed)]
+    return [sys.executable, "-c", "from wallaroo.cli.machida import main; main()"]
+
+
+def environment(*folders, **more):
+    """Return the environment of a process that finds modules in `folders`, and this very Wallaroo."""
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    paths = [*map(str, folders), str(SOURCES), *filter(None, inherited)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **more}
+
+
+class Process:
+    """A process whose output is read as it comes, both streams as one."""
+
+    def __init__(self, command, **options):
+        self._process = subprocess.Popen(
+            [str(part) for part in command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            **options,
+        )
+        self.pid = self._process.pid
+        self._lines = []
+        self._family = {}
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self._process.stdout:
+            self._lines.append(line)
+
+    @property
+    def output(self):
+        """Return what the process has written so far."""
+        return "".join(self._lines)
+
+    def wait_until(self, condition, what):
+        """Wait until `condition()` is true; fail at once if the process ends before that."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            if self._process.poll() is not None:
+                self._reader.join(5)
+                assert condition(), f"ended with {self._process.returncode} before {what}:\n{self.output}"
+                return
+            assert time.monotonic() < deadline, f"{what} did not happen:\n{self.output}"
+            time.sleep(0.01)
+
+    def exit_code(self):
+        """Wait for the process to end and return its exit code."""
+        code = self._process.wait(PATIENCE)
+        # A child that outlived it could keep the stream open: that is found out by `nothing_left`.
+        self._reader.join(5)
+        return code
+
+    def stop(self):
+        """Ask the process to stop and check that it does, in good order, together with all it had started."""
+        self._note_family()
+        self._process.send_signal(signal.SIGTERM)
+        code = self.exit_code()
+        assert code == 0, f"stopped with {code}:\n{self.output}"
+        self.nothing_left()
+
+    def kill(self):
+        """End the process as a power failure would, without a chance to tidy up."""
+        self._note_family()
+        self._process.kill()
+        self.exit_code()
+
+    def nothing_left(self):
+        """Check that the processes this one had started end with it."""
+        _, alive = psutil.wait_procs(self._family.values(), timeout=PATIENCE)
+        assert not alive, f"still running: {[process.cmdline()[:4] for process in alive]}"
+
+    def _note_family(self):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self._family.update({p.pid: p for p in psutil.Process(self.pid).children(recursive=True)})
+
+    def clean_up(self):
+        """End whatever still runs."""
+        if self._process.poll() is None:
+            self.kill()
+        for process in self._family.values():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.stdout.close()
+
+
+class Machida(Process):
+    """An application that runs."""
+
+    def __init__(self, *arguments, command=(), folder=APPS, paths=()):
+        super().__init__([*(command or machida_command()), *arguments], cwd=folder, env=environment(*paths))
+
+    def wait_until_ready(self):
+        """Wait until the application says that it is ready."""
+        self.wait_until(lambda: READY in self.output, "being ready")
+        return self
+
+    def address(self, pipeline):
+        """Return the address that a pipeline's source listens on, as machida says it."""
+        found = re.search(rf"listening +(\S+):(\d+) for '{re.escape(pipeline)}'", self.output)
+        assert found, self.output
+        return found[1], int(found[2])
+
+
+class Receiver:
+    """A plain server that keeps what each connection sends, in the order in which the connections came."""
+
+    def __init__(self):
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.address = "{}:{}".format(*self._server.getsockname())
+        self.connections = []
+        self._open = set()
+        self._threads = []
+        self._start(self._accept)
+
+    def _start(self, target, *args):
+        thread = threading.Thread(target=target, args=args, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._server.accept()
+                received = bytearray()
+                self._open.add(connection)
+                self.connections.append(received)
+                self._start(self._read, connection, received)
+
+    def _read(self, connection, received):
+        # A process that was killed may leave a reset instead of an end.
+        with connection, contextlib.suppress(OSError):
+            while data := connection.recv(1 << 20):
+                received += data
+        self._open.discard(connection)
+
+    @property
+    def size(self):
+        """Return how many bytes have come so far."""
+        return sum(map(len, self.connections))
+
+    def everything(self):
+        """Return all that was sent, once the senders have ended their connections."""
+        deadline = time.monotonic() + PATIENCE
+        while self._open:
+            assert time.monotonic() < deadline, "a connection was not ended"
+            time.sleep(0.01)
+        return b"".join(self.connections)
+
+    def clean_up(self):
+        """Close everything."""
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        for connection in list(self._open):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(PATIENCE)
+
+
+def frame(message):
+    """Return a message with its length in front."""
+    data = message.encode() if isinstance(message, str) else message
+    return struct.pack(">I", len(data)) + data
+
+
+def send(address, messages):
+    """Send messages on one connection, and return when all of them have been accepted."""
+    with socket.create_connection(address, timeout=PATIENCE) as connection:
+        connection.sendall(b"".join(map(frame, messages)))
+        connection.shutdown(socket.SHUT_WR)
+        # The source closes its side once it has read all there is.
+        assert connection.recv(1) == b""
+
+
+def send_at_the_same_time(address, *streams):
+    """Send each stream of messages on a connection of its own, all at once."""
+    errors = []
+
+    def run(messages):
+        try:
+            send(address, messages)
+        except BaseException as error:  # noqa: BLE001 - told in the test's own thread
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(messages,)) for messages in streams]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors
+
+
+def unframed(data):
+    """Return the messages in a stream of framed ones."""
+    messages = []
+    while data:
+        size = struct.unpack(">I", data[:4])[0]
+        assert len(data) >= 4 + size, "the stream ends inside a message"
+        messages.append(data[4 : 4 + size])
+        data = data[4 + size :]
+    return messages
+
+
+def values_by_key(data, separator=" => "):
+    """Return the numbers of lines such as `word => 3`, for each word in the order in which they came."""
+    found = defaultdict(list)
+    assert data.endswith(b"\n") or not data, data[-80:]
+    for line in data.decode().splitlines():
+        key, found_separator, number = line.rpartition(separator)
+        assert found_separator, line
+        found[key].append(int(number))
+    return dict(found)
+
+
+def dead_letters(home):
+    """Return the dead letters in an application's directory."""
+    path = home / "dead-letters.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def payload_of(letter):
+    """Return the bytes of the message in a dead letter."""
+    return base64.b64decode(letter["payload"])
+
+
+def message_of(letter):
+    """Return the message in a dead letter."""
+    return pickle.loads(payload_of(letter)) if letter["encoding"] == "pickle" else payload_of(letter)
