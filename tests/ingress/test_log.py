@@ -114,7 +114,7 @@ def test_limit_is_the_last_border_within_the_bytes(blocks, segment_bytes, max_by
     with written(blocks, segment_bytes) as (_, reader):
         found = reader.limit(start, max_bytes, end if bounded else None)
     allowed = [border for border in borders if start <= border <= (end if bounded else len(messages))]
-    fitting = [border for border in allowed if sum(map(len, messages[start:border])) <= max_bytes]
+    fitting = [border for border in allowed if sum(4 + len(m) for m in messages[start:border]) <= max_bytes]
     assert found == max(fitting[-1], *allowed[1:2], start)
 
 

@@ -19,12 +19,16 @@ class ClassArchive:
     def __init__(self, java_home: str, spark_version: str, cache: Path | None = None) -> None:
         folder = cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wallaroo"
         java = Path(java_home, "bin", "java").resolve()
+        # An archive of ours goes on top of the one that comes with a JDK; small runtimes come without.
+        self._possible = (java.parent.parent / "lib" / "server" / "classes.jsa").exists()
         identity = hashlib.sha256(f"{java}:{java.stat().st_mtime_ns}:{spark_version}".encode()).hexdigest()[:16]
         self._path = folder / f"spark-{spark_version}-{identity}.jsa"
         self._new = self._path.with_suffix(f".{os.getpid()}")
 
     def java_options(self) -> str:
         """Return the options that use the archive, or have it written when there is none yet."""
+        if not self._possible:
+            return ""
         if self._path.exists():
             return f"-XX:SharedArchiveFile={self._path} {_QUIET}"
         try:

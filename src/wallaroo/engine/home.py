@@ -15,12 +15,15 @@ import json
 import os
 import re
 import tempfile
+import time
 import zlib
 from pathlib import Path
 from typing import Any
 
 from wallaroo.engine.plan import Layout
 from wallaroo.errors import WallarooError
+
+_PATIENCE_SECONDS = 30.0
 
 
 class Home:
@@ -32,7 +35,8 @@ class Home:
         self.ledger = self.path / "ledger"
         self.dead_letters = self.path / "dead-letters.jsonl"
         self.spark_log = self.path / "logs" / "spark.log"
-        self._lock: int | None = None
+        self.lock: int | None = None
+        """The file descriptor that keeps others out, as long as this process or one it was passed to has it open."""
 
     def open(self) -> None:
         """Create the directory where needed, and keep other runs out of it."""
@@ -44,24 +48,26 @@ class Home:
             raise WallarooError(
                 f"The directory {self.path} cannot be used: {error.strerror}. Choose another one with --resilience-dir."
             ) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
-            os.close(lock)
-            raise WallarooError(
-                f"Another run (process {holder}) is using {self.path}. "
-                "Stop it first, or choose another directory with --resilience-dir."
-            ) from error
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not _locked(lock):
+            holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
+            # The JVM of a run that was killed holds the lock too, and ends in a moment.
+            if not _is_dead(holder) or time.monotonic() > deadline:
+                os.close(lock)
+                raise WallarooError(
+                    f"Another run (process {holder or 'unknown'}) is using {self.path}. "
+                    "Stop it first, or choose another directory with --resilience-dir."
+                )
+            time.sleep(0.1)
         os.ftruncate(lock, 0)
-        os.write(lock, f"{os.getpid()}\n".encode())
-        self._lock = lock
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        self.lock = lock
 
     def close(self) -> None:
         """Let the next run in."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
 
     def log_of(self, source: str) -> Path:
         """Return the folder of a source's log."""
@@ -92,6 +98,25 @@ class Home:
             "buckets": layout.buckets,
         }
         write_atomically(self.path / "layout.json", json.dumps(recorded, indent=2) + "\n")
+
+
+def _locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _is_dead(process: str) -> bool:
+    """Tell whether the process that wrote its number into the lock file is gone."""
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except (ValueError, OSError):
+        return False
+    return False
 
 
 def default_home(application: str) -> Path:

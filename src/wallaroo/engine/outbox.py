@@ -6,6 +6,7 @@ Steps push into an outbox message by message; the task takes its content as chun
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import time
 import traceback
@@ -62,6 +63,12 @@ class Outbox:
         self._part = 0
         self.printed.seek(0)
         self.printed.truncate()
+
+    @contextlib.contextmanager
+    def capturing(self) -> Iterator[None]:
+        """Collect what user code prints, to be shown on the user's screen instead of a worker's log."""
+        with contextlib.redirect_stdout(self.printed), contextlib.redirect_stderr(self.printed):
+            yield
 
     @property
     def messages(self) -> int:

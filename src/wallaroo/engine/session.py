@@ -121,7 +121,7 @@ def _start(settings: dict[str, str], home: Home) -> SparkSession:
     chatter = _chatter_file(home)
     try:
         gateway = launch_gateway(  # type: ignore[no-untyped-call]
-            conf, popen_kwargs={"stdout": chatter, "stderr": chatter}
+            conf, popen_kwargs={"stdout": chatter, "stderr": chatter, "pass_fds": [home.lock]}
         )
         context = SparkContext(conf=conf, gateway=gateway)
     except Exception as error:
@@ -165,6 +165,8 @@ def _all_settings(name: str, home: Home, options: SparkOptions, java_options: st
     }
     if options.local or _is_loopback(options.master):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if path := os.environ.get("PYTHONPATH"):
+        settings["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))
     if extra := options.conf.get("spark.driver.extraJavaOptions"):
         settings["spark.driver.extraJavaOptions"] += f" {extra}"
     return settings | {key: value for key, value in options.conf.items() if key not in _MERGED}

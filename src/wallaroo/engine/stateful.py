@@ -57,7 +57,7 @@ class BucketRun:
         self._saved: set[Any] = set()
         self._touched: set[Any] = set()
         self._done: list[tuple[StateStep, dict[Any, list[Any]]]] = []
-        """The chunks of this batch so far: from them a key's state can be made again."""
+        """The messages of this batch that succeeded so far: from them a key's state can be made again."""
         self._guards: dict[Any, _Guard] = {}
         self._committed: dict[Any, Any] | None = None
 
@@ -66,9 +66,10 @@ class BucketRun:
         objects = self.bucket.objects
         compute = step.compute
         onward = step.onward
+        succeeded: dict[Any, list[Any]] = {}
         for key, of_key in messages.items():
             if key in self._guards:
-                self._run_guarded(step, key, of_key, 0)
+                succeeded[key] = self._run_guarded(step, key, of_key)
                 continue
             state = objects.get(key)
             if state is None and (state := self._fresh(step, key, of_key)) is None:
@@ -77,17 +78,19 @@ class BucketRun:
             remaining = iter(of_key)
             try:
                 for message in remaining:
-                    output, save = compute(message, state)
+                    result = compute(message, state)
+                    # Text of two characters could be unpacked as well.
+                    output, save = result if type(result) is tuple else checked_pair(result)
                     if output is not None:
                         onward(output)
                     if save:
                         save_any = True
             except Exception as error:  # noqa: BLE001 - user code
                 position = len(of_key) - length_hint(remaining) - 1
-                self._recover(step, key, of_key, position, error)
+                succeeded[key] = self._recover(step, key, of_key, position, error)
             if save_any:
                 self._saved.add(key)
-        made = {key: of_key for key, of_key in messages.items() if key in objects}
+        made = {key: succeeded.get(key, of_key) for key, of_key in messages.items() if key in objects}
         self._touched.update(made)
         self._done.append((step, made))
 
@@ -104,8 +107,8 @@ class BucketRun:
         self.bucket.objects[key] = state
         return state
 
-    def _recover(self, step: StateStep, key: Any, messages: list[Any], position: int, error: Exception) -> None:
-        """Undo what the failing message did, record it, and go on with the messages after it under guard."""
+    def _recover(self, step: StateStep, key: Any, messages: list[Any], position: int, error: Exception) -> list[Any]:
+        """Undo what the failing message did and go on after it under guard; return the messages that succeeded."""
         if self._committed is None:
             self._committed = self._log.committed(self._store)
         guard = self._guards[key] = _Guard(self._log, self._committed.pop(key, None))
@@ -114,12 +117,13 @@ class BucketRun:
         guard.succeeded.extend((step, message) for message in messages[:position])
         step.fail(messages[position], _shaped(error, step), key)
         self.bucket.objects[key] = guard.restore(step)
-        self._run_guarded(step, key, messages, position + 1)
+        return messages[:position] + self._run_guarded(step, key, messages[position + 1 :])
 
-    def _run_guarded(self, step: StateStep, key: Any, messages: list[Any], start: int) -> None:
+    def _run_guarded(self, step: StateStep, key: Any, messages: list[Any]) -> list[Any]:
         guard = self._guards[key]
         objects = self.bucket.objects
-        for message in messages[start:]:
+        succeeded = []
+        for message in messages:
             try:
                 output, save = checked_pair(step.compute(message, objects[key]))
                 if step.step.multi:
@@ -129,10 +133,12 @@ class BucketRun:
                 objects[key] = guard.restore(step)
                 continue
             guard.succeeded.append((step, message))
+            succeeded.append(message)
             if save:
                 self._saved.add(key)
             if output is not None:
                 step.onward(output)
+        return succeeded
 
     def save(self) -> None:
         """Make what was computed durable. A state that cannot be serialised fails with the messages that led to it."""
@@ -144,7 +150,7 @@ class BucketRun:
             self._log.save(self.bucket, self._store, self._saved & touched, touched)
 
     def _drop_unserialisable(self, touched: set[Any]) -> set[Any]:
-        committed = self._log.committed(self._store)
+        before = self._log.open(self._store, None)
         bad = set()
         for key in touched:
             try:
@@ -156,8 +162,10 @@ class BucketRun:
                         step.fail(message, error, key)
                 self.bucket.unsaved.discard(key)
                 self.bucket.objects.pop(key)
-                if key in committed:
-                    self.bucket.objects[key] = committed[key]
+                if key in before.objects:
+                    self.bucket.objects[key] = before.objects[key]
+                if key in before.unsaved:
+                    self.bucket.unsaved.add(key)
         return bad
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import time
 from collections import OrderedDict
@@ -50,7 +49,7 @@ class Worker:
                     return {"source": pipeline_name, "position": position}
 
                 outbox.origin = origin
-                with contextlib.redirect_stdout(outbox.printed):
+                with outbox.capturing():
                     for payload in remaining:
                         push(payload)
                 if outbox.messages > _MESSAGES_IN_A_CHUNK:
@@ -62,7 +61,7 @@ class Worker:
     def _source(self, pipeline_name: str) -> Push:
         if pipeline_name not in self._sources:
             pipeline = next(p for p in self.plan.application.pipelines if p.name == pipeline_name)
-            with contextlib.redirect_stdout(self._outbox.printed):
+            with self._outbox.capturing():
                 self._sources[pipeline_name] = source_line(self.plan, self._outbox, pipeline)
         return self._sources[pipeline_name]
 
@@ -83,7 +82,7 @@ class Worker:
         # Taken out while it is being changed: if this task dies half-way, nobody must find it here.
         _, live = self._live.pop(name, (0.0, None))
         run = BucketRun(self._log, store, self._log.open(store, live))
-        with contextlib.redirect_stdout(self._outbox.printed):
+        with self._outbox.capturing():
             for chunk in sorted(mine, key=lambda chunk: chunk.order):
                 self._outbox.origin = dict
                 run.run(self._step(chunk.route), self._serializer.load_messages(chunk.body))

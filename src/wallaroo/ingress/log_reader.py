@@ -56,7 +56,7 @@ class LogReader:
             return sum(span.data_bytes() for span in found.spans)
 
     def limit(self, start: int, max_bytes: int, end: int | None = None) -> int:
-        """Return how far one can read from `start` so as to get at most `max_bytes` of payloads.
+        """Return how far one can read from `start` so as to get at most `max_bytes` of payloads and their offsets.
 
         The answer is the end of a block, and at least that of the first block if there is one. It does not go
         beyond `end`, or beyond what is committed where `end` is not given.
@@ -71,7 +71,7 @@ class LogReader:
                 reached = span.blocks.first(number)
                 if number < span.high:
                     break
-                left -= span.data_bytes()
+                left -= span.weight()
             return reached
 
     def cut(self, start: int, end: int, parts: int) -> list[tuple[int, int]]:
@@ -108,9 +108,9 @@ class _Span(NamedTuple):
         return self.blocks.weight(self.high) - self.blocks.weight(self.low)
 
     def last_within(self, max_bytes: int) -> int:
-        """Return the last block number with at most `max_bytes` of payloads in the blocks before it."""
-        target = self.blocks.data_start(self.low) + max_bytes
-        return self.low + _bisect(bisect_right, self, target, self.blocks.data_start) - 1
+        """Return the last block number with at most `max_bytes` in the blocks before it."""
+        target = self.blocks.weight(self.low) + max_bytes
+        return self.low + _bisect(bisect_right, self, target, self.blocks.weight) - 1
 
     def first_at(self, weight: int) -> int:
         """Return the block number in front of which the span's weight comes nearest to `weight`."""
