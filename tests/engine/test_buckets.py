@@ -10,7 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wallaroo.engine.buckets import spark_hash, spread_ids, stable_hash
@@ -63,6 +63,7 @@ atoms = st.none() | st.text() | st.binary() | numbers
 keys = st.recursive(atoms, lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3), max_leaves=6)
 
 
+@settings(deadline=None)
 @given(keys, keys)
 def test_any_two_equal_keys_have_equal_hashes(one, other):
     assert 0 <= stable_hash(one) < 1 << 32
@@ -70,6 +71,7 @@ def test_any_two_equal_keys_have_equal_hashes(one, other):
         assert stable_hash(one) == stable_hash(other)
 
 
+@settings(deadline=None)
 @given(st.integers(-(10**20), 10**20))
 def test_whole_numbers_and_their_floats_agree(number):
     rounded = float(number)

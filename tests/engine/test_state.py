@@ -252,6 +252,7 @@ def test_states_come_back_as_fresh_copies():
     assert log.committed(store) == {"a": [1]}
 
 
+@settings(deadline=None)
 @given(st.lists(batches, max_size=30))
 def test_an_applications_own_serialisation_is_used(batches):
     def serialize(state):

@@ -91,10 +91,15 @@ class Process:
         self._reader.join(5)
         return code
 
-    def stop(self):
-        """Ask the process to stop and check that it does, in good order, together with all it had started."""
+    def ask_to_stop(self):
+        """Ask the process to stop, without waiting for it."""
         self._note_family()
         self._process.send_signal(signal.SIGTERM)
+
+    def stop(self):
+        """Stop the process, if nobody has asked it to yet; check that it ends well, with all it had started."""
+        if not self._family:
+            self.ask_to_stop()
         code = self.exit_code()
         assert code == 0, f"stopped with {code}:\n{self.output}"
         self.nothing_left()
@@ -147,8 +152,12 @@ class Receiver:
 
     def __init__(self):
         self._server = socket.create_server(("127.0.0.1", 0))
+        # Connections inherit it. Little is on its way, so a receiver that stops reading is soon noticed.
+        self._server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         self.address = "{}:{}".format(*self._server.getsockname())
         self.connections = []
+        self._most = None
+        self._held = threading.Condition()
         self._open = set()
         self._threads = []
         self._start(self._accept)
@@ -170,9 +179,19 @@ class Receiver:
     def _read(self, connection, received):
         # A process that was killed may leave a reset instead of an end.
         with connection, contextlib.suppress(OSError):
-            while data := connection.recv(1 << 20):
+            while self._may_read() and (data := connection.recv(1 << 16)):
                 received += data
         self._open.discard(connection)
+
+    def _may_read(self):
+        with self._held:
+            return self._held.wait_for(lambda: self._most is None or self.size < self._most)
+
+    def hold_at(self, size):
+        """Take nothing more after so many bytes; None: take everything again."""
+        with self._held:
+            self._most = size
+            self._held.notify_all()
 
     @property
     def size(self):
@@ -189,6 +208,7 @@ class Receiver:
 
     def clean_up(self):
         """Close everything."""
+        self.hold_at(None)
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
@@ -212,6 +232,15 @@ def send(address, messages):
         connection.shutdown(socket.SHUT_WR)
         # The source closes its side once it has read all there is.
         assert connection.recv(1) == b""
+
+
+def refuses(address):
+    """Tell whether nobody listens at this address (any more)."""
+    try:
+        socket.create_connection(address, timeout=PATIENCE).close()
+    except ConnectionRefusedError:
+        return True
+    return False
 
 
 def send_at_the_same_time(address, *streams):

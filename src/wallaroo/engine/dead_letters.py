@@ -24,7 +24,8 @@ class DeadLetters:
     def add(self, records: list[dict[str, Any]]) -> None:
         """Keep `records`."""
         created = not self._path.exists()
-        with self._path.open("a", encoding="utf-8") as file:
+        # What is not Unicode in an error's text is written as JSON's own escape.
+        with self._path.open("a", encoding="utf-8", errors="backslashreplace") as file:
             for record in records:
                 file.write(json.dumps(record, ensure_ascii=False) + "\n")
         if created:
@@ -34,24 +35,38 @@ class DeadLetters:
             self._report(record)
 
     def _report(self, record: dict[str, Any]) -> None:
-        kind = (record["pipeline"], record["step"], record["traceback"])
+        # The words of an error often name the message; its class and the place it comes from make the kind.
+        place = record["traceback"].removesuffix(record["error"])
+        kind = (record["pipeline"], record["step"], record["error"].partition(":")[0], place)
         where = f"Pipeline {record['pipeline']!r}, step {record['step']!r}"
         repeated = self._kinds.get(kind)
         if repeated is None:
-            self._kinds[kind] = _Repeated(time.monotonic())
+            self._kinds[kind] = _Repeated(where, time.monotonic())
             self._notice(
                 f"{where} failed for the message {record['message']}\n{record['traceback']}\n"
                 f"The message is kept in {self._path}; the application goes on."
             )
             return
         repeated.unreported += 1
+        repeated.error = record["error"]
         if time.monotonic() - repeated.reported_at >= _SUMMARY_SECONDS:
-            self._notice(f"{where}: {record['error']} — {repeated.unreported:,} more times.")
-            repeated.reported_at = time.monotonic()
-            repeated.unreported = 0
+            self._sum_up(repeated)
+
+    def _sum_up(self, repeated: _Repeated) -> None:
+        self._notice(f"{repeated.where}: {repeated.error} — {repeated.unreported:,} more times.")
+        repeated.reported_at = time.monotonic()
+        repeated.unreported = 0
+
+    def close(self) -> None:
+        """Tell what has not been told yet."""
+        for repeated in self._kinds.values():
+            if repeated.unreported:
+                self._sum_up(repeated)
 
 
 class _Repeated:
-    def __init__(self, now: float) -> None:
+    def __init__(self, where: str, now: float) -> None:
+        self.where = where
         self.reported_at = now
         self.unreported = 0
+        self.error = ""

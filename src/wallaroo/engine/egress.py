@@ -88,4 +88,5 @@ class Egress:
         """Close the connections, after everything has been sent."""
         for connection in self._connections.values():
             connection.close()
+        self._dead_letters.close()
         self._ledger.close()

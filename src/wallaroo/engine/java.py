@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -20,7 +21,7 @@ for argument do
   shift
   [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
 done
-exec "{java}" "$@"
+exec {java} "$@"
 """
 
 
@@ -54,7 +55,10 @@ def _version(home: Path) -> int | None:
     except OSError:
         found = None
     if found is None:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+        try:
+            answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+        except OSError:
+            return None
         found = re.search(r'version "(\d+)', answer.stderr)
     return int(found.group(1)) if found else None
 
@@ -71,6 +75,6 @@ def _bundled(cache: Path) -> Path:
     home = cache / "java"
     wrapper = home / "bin" / "java"
     wrapper.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    wrapper.write_text(_WRAPPER.format(java=JAVA))
+    wrapper.write_text(_WRAPPER.format(java=shlex.quote(str(JAVA))))
     wrapper.chmod(0o700)
     return home

@@ -84,7 +84,7 @@ class Outbox:
                 "time": time.time(),
                 "pipeline": pipeline,
                 "step": step,
-                "key": None if key is None else repr(key),
+                "key": None if key is None else _shorten(_safe_repr(key)),
                 **self.origin(),
                 "message": _shorten(_safe_repr(message)),
                 "payload": base64.b64encode(payload).decode(),
@@ -148,7 +148,7 @@ class Outbox:
 
     def _fail_unknown(self, route: StepRoute, key: Any, messages: list[Any]) -> None:
         error = UnknownKeyError(
-            f"the partition function returned the key {key!r}, which is not among the "
+            f"the partition function returned the key {_shorten(_safe_repr(key))}, which is not among the "
             f"{len(route.step.state.keys or ())} partition keys of state {route.step.state.name!r}"
         )
         for message in messages:

@@ -107,8 +107,8 @@ def bundle_modules(target: Path) -> Path | None:
     files: dict[str, Path] = {}
     for module in list(sys.modules.values()):
         source = _source_file(module)
-        root = next((root for root in roots if source is not None and root in source.parents), None)
-        if source is None or root is None:
+        root = None if source is None else _root_of(module.__name__, source)
+        if source is None or root not in roots:
             continue
         relative = source.relative_to(root)
         if len(relative.parts) > 1:
@@ -127,6 +127,8 @@ def bundle_modules(target: Path) -> Path | None:
 def _is_source_folder(entry: str) -> bool:
     installed = {os.path.abspath(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)}  # noqa: PTH100
     inside = any(entry == prefix or entry.startswith(prefix + os.sep) for prefix in installed)
+    # What was installed for one user only lies elsewhere.
+    inside = inside or not {"site-packages", "dist-packages"}.isdisjoint(Path(entry).parts)
     return not inside and Path(entry).is_dir()
 
 
@@ -135,3 +137,10 @@ def _source_file(module: ModuleType) -> Path | None:
     if not name or not str(name).endswith(".py") or module.__name__.partition(".")[0] == "wallaroo":
         return None
     return Path(os.path.abspath(name))  # noqa: PTH100
+
+
+def _root_of(module: str, source: Path) -> Path | None:
+    """Return the folder from which `module` was imported: folders of the import path may lie inside each other."""
+    names = module.split(".") + ["__init__"] * (source.stem == "__init__")
+    folder = source.with_suffix("")
+    return folder.parents[len(names) - 1] if list(folder.parts[-len(names) :]) == names else None

@@ -52,6 +52,8 @@ class Worker:
                 with outbox.capturing():
                     for payload in remaining:
                         push(payload)
+                # What fails when it is packed could be any message of the piece.
+                outbox.origin = lambda: {"source": pipeline_name}
                 if outbox.messages > _MESSAGES_IN_A_CHUNK:
                     yield from outbox.take(start, carrier)
             yield from outbox.take(start, carrier)

@@ -1,4 +1,7 @@
-"""Follows numbered messages: each is checked against the one before it and numbered again, with state and without."""
+"""Follows numbered messages: each is compared with the one before it that had the same key."""
+
+import os
+import time
 
 import wallaroo
 
@@ -9,7 +12,7 @@ def application_setup(args):
     ab = wallaroo.ApplicationBuilder("Sequences")
     ab.new_pipeline("words", wallaroo.TCPSourceConfig(*in_addresses[0], decoder))
     ab.to_parallel(split)
-    ab.to_state_partition(count_word, WordTotals, "word totals", first_letter, list("abcdefghijklmnopqrstuvwxyz"))
+    ab.to_state_partition(count_word, WordTotals, "word totals", first_letter, list("abcdefghij"))
     ab.to_sink(wallaroo.TCPSinkConfig(*out_addresses[0], encode_count))
     ab.new_pipeline("steps", wallaroo.TCPSourceConfig(*in_addresses[1], decoder))
     ab.to(parse)
@@ -52,8 +55,13 @@ def encode_count(data):
 
 @wallaroo.computation(name="parse")
 def parse(text):
-    key, number = text.split(" ")
-    return key, int(number)
+    key, number, more = text.split(" ", 2)
+    if key == "wait":
+        # Holds the whole batch until somebody makes the file.
+        open(more + ".waiting", "w").close()
+        while not os.path.exists(more):
+            time.sleep(0.01)
+    return key, int(number), more
 
 
 class Followed:
@@ -69,17 +77,17 @@ def by_key(message):
 
 @wallaroo.state_computation(name="follow")
 def follow(message, state):
-    key, number = message
+    key, number, more = message
     jump = number - state.last
     state.last = number
     state.seen += 1
-    return ((key, number, jump, state.seen), True)
+    return ((key, number, jump, state.seen, more), True)
 
 
 @wallaroo.computation(name="describe")
 def describe(result):
-    key, number, jump, seen = result
-    return f"{key}: {number} after {jump}, {seen} in all\n"
+    key, number, jump, seen, more = result
+    return f"{key}: {number} by {jump}, {seen} in all {more}\n"
 
 
 @wallaroo.encoder

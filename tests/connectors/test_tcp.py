@@ -1,0 +1,310 @@
+"""The TCP sink against real receivers: that come late, leave early, die, read slowly or not at all."""
+
+import queue
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from wallaroo.connectors.base import StoppedError
+from wallaroo.connectors.tcp import TcpSink
+
+PATIENCE = 60
+LARGE = bytes(range(256)) * 80_000  # 20 MB: more than the buffers of a connection take.
+
+
+class Sink:
+    """A sink whose batches are delivered by a thread of its own, as the engine's are."""
+
+    def __init__(self, address):
+        self.stopping = threading.Event()
+        self.notices = queue.Queue()
+        self.tcp = TcpSink(*address, stopping=self.stopping, notice=self.notices.put)
+        self._threads = []
+
+    def deliver(self, *bodies):
+        """Start to deliver a batch; return the function that waits for the end and returns the error, if any."""
+        outcome = queue.Queue()
+
+        def run():
+            try:
+                self.tcp.deliver(bodies)
+            except Exception as error:  # noqa: BLE001 - handed to the test
+                outcome.put(error)
+            else:
+                outcome.put(None)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        return lambda: outcome.get(timeout=PATIENCE)
+
+    def close(self):
+        self.stopping.set()
+        for thread in self._threads:
+            thread.join(PATIENCE)
+        self.tcp.close()
+
+
+@pytest.fixture
+def server():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(PATIENCE)
+        yield server
+
+
+@pytest.fixture
+def make_sink():
+    made = []
+
+    def make(address):
+        made.append(Sink(address))
+        return made[-1]
+
+    yield make
+    for sink in made:
+        sink.close()
+
+
+@pytest.fixture
+def sink(make_sink, server):
+    return make_sink(server.getsockname())
+
+
+@pytest.fixture
+def accept(server):
+    accepted = []
+
+    def accept_one():
+        connection, _ = server.accept()
+        connection.settimeout(PATIENCE)
+        accepted.append(connection)
+        return connection
+
+    yield accept_one
+    for connection in accepted:
+        connection.close()
+
+
+def receive(connection, size, at_once=1 << 20):
+    """Return the next `size` bytes, or what came before the end of the stream."""
+    data = bytearray()
+    while len(data) < size and (some := connection.recv(min(at_once, size - len(data)))):
+        data += some
+    return bytes(data)
+
+
+def free_address():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()
+
+
+def test_batches_arrive_whole_and_in_order_on_one_connection(sink, accept):
+    batches = [[b"batch %d body %d;" % (batch, body) for body in range(5)] for batch in range(20)]
+    connection = None
+    for batch in batches:
+        done = sink.deliver(*batch)
+        connection = connection or accept()
+        assert receive(connection, len(b"".join(batch))) == b"".join(batch)
+        assert done() is None
+    sink.tcp.close()
+    assert receive(connection, 1) == b""
+    assert sink.notices.empty()
+
+
+def test_a_large_batch_arrives_whole(sink, accept):
+    done = sink.deliver(b"begin", LARGE, b"", LARGE, b"end")
+    expected = b"begin" + 2 * LARGE + b"end"
+    assert receive(accept(), len(expected)) == expected
+    assert done() is None
+
+
+def test_closing_hands_over_what_was_sent(sink, accept):
+    done = sink.deliver(b"x" * 50_000)
+    connection = accept()
+    assert done() is None
+    sink.tcp.close()
+    sink.tcp.close()
+    assert receive(connection, 10**9) == b"x" * 50_000
+
+
+def test_a_slow_reader_gets_everything(sink, accept, server):
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    data = LARGE[:300_000]
+    done = sink.deliver(data)
+    assert receive(accept(), len(data), at_once=1000) == data
+    assert done() is None
+
+
+def test_a_receiver_that_pauses_is_waited_for(sink, accept, monkeypatch):
+    monkeypatch.setattr("wallaroo.connectors.tcp._LOOK_AROUND_SECONDS", 0.05)
+    done = sink.deliver(LARGE)
+    connection = accept()
+    # The sink looks around several times while nothing moves.
+    time.sleep(0.3)
+    assert receive(connection, len(LARGE)) == LARGE
+    assert done() is None
+    assert sink.notices.empty()
+
+
+def test_a_receiver_that_is_not_there_yet_is_waited_for(make_sink):
+    address = free_address()
+    sink = make_sink(address)
+    done = sink.deliver(b"hello")
+    notice = sink.notices.get(timeout=PATIENCE)
+    assert notice == (
+        f"Waiting for a receiver at 127.0.0.1:{address[1]} (connection refused); trying again until it is there."
+    )
+    with socket.create_server(address) as server:
+        connection, _ = server.accept()
+        with connection:
+            assert receive(connection, 5) == b"hello"
+            assert done() is None
+    assert sink.notices.get(timeout=PATIENCE) == f"Connected to the receiver at 127.0.0.1:{address[1]}."
+    assert sink.notices.empty()
+
+
+@pytest.mark.parametrize("how", ["in good order", "with data unread", "by a reset"])
+@pytest.mark.parametrize("size", [1, 100_000, len(LARGE)])
+def test_a_receiver_that_closes_between_batches_gets_the_next_one_on_a_new_connection(sink, accept, how, size):
+    done = sink.deliver(b"first")
+    connection = accept()
+    assert done() is None
+    if how != "with data unread":
+        assert receive(connection, 5) == b"first"
+    if how == "by a reset":
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+    second = LARGE[:size]
+    done = sink.deliver(second)
+    assert receive(accept(), size) == second
+    assert done() is None
+    assert "Lost the receiver at 127.0.0.1:" in sink.notices.get(timeout=PATIENCE)
+    assert sink.notices.empty()
+
+
+RECEIVER = """
+import socket, sys, time
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print("listening", flush=True)
+connection, _ = server.accept()
+left = 1_000_000
+while left > 0:
+    left -= len(connection.recv(100_000))
+print("reading", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_receiver_killed_while_it_reads_gets_the_whole_batch_when_it_is_back(make_sink):
+    address = free_address()
+    sink = make_sink(address)
+    command = [sys.executable, "-c", RECEIVER, str(address[1])]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as receiver:
+        assert receiver.stdout.readline() == "listening\n"
+        done = sink.deliver(b"begin", LARGE, b"end")
+        assert receiver.stdout.readline() == "reading\n"
+        receiver.send_signal(signal.SIGKILL)
+        assert receiver.wait(PATIENCE) == -signal.SIGKILL
+    assert "sending the batch again when it is back" in sink.notices.get(timeout=PATIENCE)
+    with socket.create_server(address) as server:
+        connection, _ = server.accept()
+        with connection:
+            expected = b"begin" + LARGE + b"end"
+            assert receive(connection, len(expected)) == expected
+            assert done() is None
+            done = sink.deliver(b"next")
+            assert receive(connection, 4) == b"next"
+            assert done() is None
+
+
+def test_a_receiver_that_closed_its_sending_half_still_receives(sink, accept):
+    done = sink.deliver(b"0")
+    connection = accept()
+    assert done() is None
+    connection.shutdown(socket.SHUT_WR)
+    for number in range(1, 4):
+        done = sink.deliver(b"%d" % number)
+        assert done() is None
+    sink.tcp.close()
+    assert receive(connection, 100) == b"0123"
+    assert sink.notices.empty()
+
+
+def test_what_a_receiver_sends_back_is_left_alone(sink, accept):
+    done = sink.deliver(b"question")
+    connection = accept()
+    connection.sendall(b"answer")
+    assert done() is None
+    done = sink.deliver(b" and another")
+    assert receive(connection, 20) == b"question and another"
+    assert done() is None
+
+
+class TestStopping:
+    def test_while_nobody_listens(self, make_sink):
+        sink = make_sink(free_address())
+        done = sink.deliver(b"never sent")
+        sink.notices.get(timeout=PATIENCE)
+        sink.stopping.set()
+        assert isinstance(done(), StoppedError)
+
+    def test_before_anybody_was_looked_for(self, make_sink):
+        sink = make_sink(free_address())
+        sink.stopping.set()
+        assert isinstance(sink.deliver(b"never sent")(), StoppedError)
+        assert sink.notices.empty()
+
+    def test_while_a_receiver_takes_nothing(self, sink, accept, monkeypatch):
+        monkeypatch.setattr("wallaroo.connectors.tcp._PATIENCE_WHEN_STOPPING_SECONDS", 0.1)
+        done = sink.deliver(LARGE)
+        accept()
+        sink.stopping.set()
+        assert isinstance(done(), StoppedError)
+
+    def test_a_batch_that_is_being_read_is_finished(self, sink, accept):
+        done = sink.deliver(LARGE)
+        connection = accept()
+        sink.stopping.set()
+        assert receive(connection, len(LARGE)) == LARGE
+        assert done() is None
+
+    def test_connecting_ahead_ends_quietly(self, make_sink):
+        sink = make_sink(free_address())
+        thread = threading.Thread(target=sink.tcp.connect)
+        thread.start()
+        sink.notices.get(timeout=PATIENCE)
+        sink.stopping.set()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+def test_connecting_ahead_makes_the_connection_that_is_used(sink, accept):
+    sink.tcp.connect()
+    connection = accept()
+    done = sink.deliver(b"hello")
+    assert receive(connection, 5) == b"hello"
+    assert done() is None
+
+
+def test_connecting_ahead_and_delivering_at_once_make_one_connection(sink, accept, server):
+    threads = [threading.Thread(target=sink.tcp.connect) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    done = sink.deliver(b"hello")
+    assert receive(accept(), 5) == b"hello"
+    assert done() is None
+    for thread in threads:
+        thread.join(PATIENCE)
+    server.settimeout(0)
+    with pytest.raises(BlockingIOError):
+        server.accept()
+
+
+def test_the_sink_is_known_by_its_address():
+    assert TcpSink("example.org", 7002, threading.Event(), print).name == "example.org:7002"

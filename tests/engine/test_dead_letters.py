@@ -1,0 +1,119 @@
+"""The dead-letter file, and what a person is told of it."""
+
+import json
+import stat
+
+import pytest
+
+from wallaroo.engine.dead_letters import DeadLetters
+from wallaroo.engine.outbox import Outbox
+from wallaroo.engine.steps import source_line
+
+
+@pytest.fixture
+def records(make, dead_letters):
+    """Return a function from payloads to the records of a decoder that cannot read them as numbers."""
+
+    def from_payloads(*payloads, decode=int):
+        plan = make.plan(make.pipeline("numbers", decode=decode))
+        outbox = Outbox(plan)
+        push = source_line(plan, outbox, plan.application.pipelines[0])
+        for payload in payloads:
+            push(payload)
+        return dead_letters(outbox.take(0, 0))
+
+    return from_payloads
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "dead-letters.jsonl"
+
+
+@pytest.fixture
+def notices():
+    return []
+
+
+@pytest.fixture
+def letters(path, notices):
+    return DeadLetters(path, notices.append)
+
+
+def test_records_are_appended_one_a_line(letters, records, path):
+    one, two = records(b"x", "é".encode()), records(b"y")
+    letters.add(one)
+    letters.add(two)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == one + two
+    assert letters.count == 3
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_later_run_goes_on_with_the_file(letters, records, path, notices):
+    letters.add(records(b"x"))
+    again = DeadLetters(path, notices.append)
+    again.add(records(b"y"))
+    assert again.count == 1
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_without_dead_letters_there_is_no_file(letters, path):
+    assert not path.exists()
+
+
+def test_the_first_of_a_kind_is_told_in_full(letters, records, path, notices):
+    letters.add(records(b"x"))
+    (notice,) = notices
+    assert notice.startswith("Pipeline 'numbers', step 'decoder' failed for the message b'x'\n")
+    assert "ValueError: invalid literal for int() with base 10: b'x'" in notice
+    assert notice.endswith(f"The message is kept in {path}; the application goes on.")
+
+
+def test_the_same_error_with_other_words_is_the_same_kind(letters, records, path, notices):
+    letters.add(records(*(b"word %d" % number for number in range(1000))))
+    assert len(notices) == 1
+    assert letters.count == 1000
+    assert len(path.read_text().splitlines()) == 1000
+
+
+def test_an_error_of_several_lines_is_one_kind(letters, records, notices):
+    def decode(bs):
+        raise ValueError(f"first line\nabout: {bs}\n")
+
+    letters.add(records(b"a", b"b", b"c", decode=decode))
+    assert len(notices) == 1
+
+
+def test_other_errors_are_told_as_well(letters, records, notices):
+    def decode(bs):
+        if bs == b"key":
+            raise KeyError(bs)
+        if bs == b"value":
+            raise ValueError(bs)
+        return int(bs)
+
+    letters.add(records(b"key", b"value", b"other", b"key", b"value", b"more", decode=decode))
+    assert [notice.splitlines()[0].rpartition(" ")[2] for notice in notices] == [
+        "b'key'",
+        "b'value'",
+        "b'other'",
+    ]
+
+
+def test_repetitions_are_counted_and_told_after_a_while(letters, records, monkeypatch, notices):
+    letters.add(records(b"x", b"y", b"z"))
+    monkeypatch.setattr("wallaroo.engine.dead_letters._SUMMARY_SECONDS", 0.0)
+    letters.add(records(b"last"))
+    error = "ValueError: invalid literal for int() with base 10: b'last'"
+    assert notices[1:] == [f"Pipeline 'numbers', step 'decoder': {error} — 3 more times."]
+
+
+def test_text_that_is_not_unicode_is_kept_and_told(letters, records, path, notices):
+    def decode(bs):
+        raise ValueError("cannot read " + bs.decode(errors="surrogateescape"))
+
+    found = records(b"caf\xe9", decode=decode)
+    letters.add(found)
+    assert [json.loads(line) for line in path.read_bytes().splitlines()] == found
+    assert "cannot read caf" in notices[0]

@@ -1,0 +1,1 @@
+"""A package that is installed somewhere, with an application in it."""
