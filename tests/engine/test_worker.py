@@ -37,7 +37,7 @@ class Query:
 
     def __init__(self, plan, folder, workers=1):
         ref = PlanRef.write(plan, Path(folder) / "plan")
-        self.workers = [Worker(ref) for _ in range(workers)]
+        self.workers = [Worker(ref.load()) for _ in range(workers)]
         self.plan = plan
         self.stores = defaultdict(MemoryStore)
         self.folder = Path(folder)
@@ -287,7 +287,7 @@ def test_classes_are_made_once_in_a_worker(make, tmp_path):
     step = make.step(split)
     object.__setattr__(step, "target", Numbered)
     ref = PlanRef.write(make.plan(make.pipeline("p", step)), tmp_path / "plan")
-    worker = Worker(ref)
+    worker = Worker(ref.load())
     for start in range(3):
         (chunk,) = worker.run_source("p", start, [(start, [b"a"])])
         assert chunk.body == b"a\n"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
+import sys
 import time
 import traceback
 from collections import defaultdict
@@ -41,6 +42,8 @@ class Outbox:
         self._dead: list[dict[str, Any]] = []
         self._part = 0
         self.printed = io.StringIO()
+        self.key: Any = None
+        """The key of the message at hand, for states that take the key that a message already has."""
         self.origin: Origin = dict
         """Says where the message at hand came from; set by whoever feeds the steps."""
 
@@ -61,14 +64,16 @@ class Outbox:
             keyed.clear()
         self._dead.clear()
         self._part = 0
+        self.key = None
         self.printed.seek(0)
         self.printed.truncate()
 
-    @contextlib.contextmanager
-    def capturing(self) -> Iterator[None]:
+    def capturing(self) -> contextlib.AbstractContextManager[object]:
         """Collect what user code prints, to be shown on the user's screen instead of a worker's log."""
-        with contextlib.redirect_stdout(self.printed), contextlib.redirect_stderr(self.printed):
-            yield
+        captured = contextlib.ExitStack()
+        captured.enter_context(contextlib.redirect_stdout(self.printed))
+        captured.enter_context(contextlib.redirect_stderr(self.printed))
+        return captured
 
     @property
     def messages(self) -> int:
@@ -133,6 +138,8 @@ class Outbox:
         if len(known) > _KNOWN_BUCKETS_AT_MOST:
             known.clear()
         by_bucket: defaultdict[int, dict[Any, list[Any]]] = defaultdict(dict)
+        if allowed is not None:
+            _letters_by_number(groups, allowed)
         for key, messages in groups.items():
             bucket = known.get(key)
             if bucket is None:
@@ -169,6 +176,13 @@ class Outbox:
                     else:
                         good.setdefault(key, []).append(message)
             return self._serializer.dump_messages(good), sum(map(len, good.values()))
+
+
+def _letters_by_number(groups: dict[Any, list[Any]], allowed: frozenset[Any]) -> None:
+    """Put messages whose key is the number of a listed letter to that letter, as some releases of the original did."""
+    for key in [key for key in groups if type(key) is int and key not in allowed and 0 <= key <= sys.maxunicode]:
+        if chr(key) in allowed:
+            groups.setdefault(chr(key), []).extend(groups.pop(key))
 
 
 def _safe_repr(message: Any) -> str:

@@ -149,8 +149,11 @@ class _Reader(DataSourceStreamReader):
         else:
             assert isinstance(partition, _Nudge)
             chunks = iter([Chunk(NUDGE, partition.carrier, 0, 0, 0, b"")])
-        for chunk in chunks:
-            yield to_record_batch([chunk])
+        try:
+            for chunk in chunks:
+                yield to_record_batch([chunk])
+        finally:
+            worker.end_of_task()
 
     def commit(self, end: dict[str, Any]) -> None:
         """Let go of what has been processed."""

@@ -67,7 +67,9 @@ class BucketRun:
         compute = step.compute
         onward = step.onward
         succeeded: dict[Any, list[Any]] = {}
+        outbox = step.outbox
         for key, of_key in messages.items():
+            outbox.key = key
             if key in self._guards:
                 succeeded[key] = self._run_guarded(step, key, of_key)
                 continue

@@ -13,7 +13,7 @@ from typing import Any
 
 from wallaroo.engine.outbox import Outbox
 from wallaroo.engine.plan import Plan, SinkRoute, StepRoute
-from wallaroo.topology.model import Computation, Pipeline
+from wallaroo.topology.model import Computation, KeyBy, Pipeline
 
 Push = Callable[[Any], None]
 Fail = Callable[[Any, BaseException], None]
@@ -50,6 +50,9 @@ def line_from(plan: Plan, outbox: Outbox, pipeline: Pipeline, index: int) -> Pus
         onward = line_from(plan, outbox, pipeline, index + 1)
         fail = _failing(outbox, pipeline, step.name)
         return _multi(step, onward, fail) if step.multi else _single(step, onward, fail)
+    if isinstance(step, KeyBy):
+        onward = line_from(plan, outbox, pipeline, index + 1)
+        return _key_by(step, outbox, onward, _failing(outbox, pipeline, step.name))
     route = plan.after(pipeline, index)
     assert route is not None
     return _to_state(outbox, route)
@@ -95,6 +98,21 @@ def _multi(step: Computation, onward: Push, fail: Fail) -> Push:
     return push
 
 
+def _key_by(step: KeyBy, outbox: Outbox, onward: Push, fail: Fail) -> Push:
+    """Leave the key where the next state finds it: a message goes all the way before the next one comes."""
+    extract = step.bind()
+
+    def push(message: Any) -> None:
+        try:
+            outbox.key = extract(message)
+        except Exception as error:  # noqa: BLE001 - user code
+            fail(message, error)
+            return
+        onward(message)
+
+    return push
+
+
 def checked_list(results: Any) -> list[Any]:
     """Return the results of a multi step as a list; None means that there are none.
 
@@ -130,13 +148,22 @@ def checked_pair(result: Any) -> tuple[Any, Any]:
 def _to_state(outbox: Outbox, route: StepRoute) -> Push:
     groups = outbox.keyed(route)
     partition = route.step.bind_partition()
-    if partition is None:
+    if partition is None and not route.step.state.partitioned:
 
         def push_single(message: Any) -> None:
             groups[None].append(message)
 
         return push_single
     fail = _failing(outbox, route.pipeline, route.step.name)
+    if partition is None:
+
+        def push_keyed(message: Any) -> None:
+            try:
+                groups[outbox.key].append(message)
+            except TypeError as error:  # The key cannot be hashed.
+                fail(message, error)
+
+        return push_keyed
 
     def push(message: Any) -> None:
         try:

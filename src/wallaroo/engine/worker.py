@@ -7,10 +7,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import Any
 
 from wallaroo.engine.chunks import NUDGE, Chunk
 from wallaroo.engine.outbox import Outbox
-from wallaroo.engine.plan import StepRoute
+from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.shipping import PlanRef
 from wallaroo.engine.state import Bucket, BucketStore, StateLog
 from wallaroo.engine.stateful import BucketRun, StateStep
@@ -23,9 +24,9 @@ _FORGET_AFTER_SECONDS = 300.0
 class Worker:
     """One application in one worker process."""
 
-    def __init__(self, ref: PlanRef) -> None:
-        self.plan = ref.load()
-        self._outbox = Outbox(self.plan)
+    def __init__(self, plan: Plan, outbox: Outbox | None = None) -> None:
+        self.plan = plan
+        self._outbox = outbox or Outbox(plan)
         self._sources: dict[str, Push] = {}
         self._steps: dict[int, StateStep] = {}
         self._log = StateLog(self.plan.serializer, self.plan.run_id)
@@ -39,26 +40,23 @@ class Worker:
         outbox.clear()
         push = self._source(pipeline_name)
         carrier = self.plan.layout.carriers[start % self.plan.layout.partitions]
-        try:
-            for first, payloads in pieces:
-                remaining = iter(payloads)
-                end = first + len(payloads)
+        for first, payloads in pieces:
+            remaining = iter(payloads)
+            end = first + len(payloads)
 
-                def origin(end: int = end, remaining: Iterator[bytes] = remaining) -> dict[str, object]:
-                    position = end - remaining.__length_hint__() - 1  # type: ignore[attr-defined]
-                    return {"source": pipeline_name, "position": position}
+            def origin(end: int = end, remaining: Iterator[bytes] = remaining) -> dict[str, object]:
+                position = end - remaining.__length_hint__() - 1  # type: ignore[attr-defined]
+                return {"source": pipeline_name, "position": position}
 
-                outbox.origin = origin
-                with outbox.capturing():
-                    for payload in remaining:
-                        push(payload)
-                # What fails when it is packed could be any message of the piece.
-                outbox.origin = lambda: {"source": pipeline_name}
-                if outbox.messages > _MESSAGES_IN_A_CHUNK:
-                    yield from outbox.take(start, carrier)
-            yield from outbox.take(start, carrier)
-        finally:
-            self._housekeeping.after_task()
+            outbox.origin = origin
+            with outbox.capturing():
+                for payload in remaining:
+                    push(payload)
+            # What fails when it is packed could be any message of the piece.
+            outbox.origin = lambda: {"source": pipeline_name}
+            if outbox.messages > _MESSAGES_IN_A_CHUNK:
+                yield from outbox.take(start, carrier)
+        yield from outbox.take(start, carrier)
 
     def _source(self, pipeline_name: str) -> Push:
         if pipeline_name not in self._sources:
@@ -101,8 +99,13 @@ class Worker:
             self._steps[number] = StateStep(route, onward, self._outbox)
         return self._steps[number]
 
+    def live_states(self, name: str) -> dict[Any, Any]:
+        """Return the live objects of the state `name` that are here, by key."""
+        buckets = [bucket for (_, state), (_, bucket) in self._live.items() if state == name]
+        return {key: state for bucket in buckets for key, state in bucket.objects.items()}
+
     def end_of_task(self) -> None:
-        """Tidy up after a stage with state; buckets that have not been used for long live elsewhere now."""
+        """Tidy up after a task; buckets that have not been used for long live elsewhere now."""
         horizon = time.monotonic() - _FORGET_AFTER_SECONDS
         while self._live and next(iter(self._live.values()))[0] < horizon:
             self._live.popitem(last=False)
@@ -134,4 +137,4 @@ class _Housekeeping:
 @lru_cache(maxsize=1)
 def worker_for(ref: PlanRef) -> Worker:
     """Return this process's worker for a plan."""
-    return Worker(ref)
+    return Worker(ref.load())

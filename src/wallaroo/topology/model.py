@@ -95,30 +95,53 @@ class State:
 
 
 @dataclass(frozen=True, eq=False)
+class KeyBy:
+    """A step that gives each message its key, for the state computations after it; None: all the same key."""
+
+    name: str
+    target: Any | None
+
+    def bind(self) -> Callable[[Any], Any]:
+        """Return the user's function from a message to its key."""
+        if self.target is None:
+            return lambda _: None
+        function: Callable[[Any], Any] = instance_of(self.target).partition
+        return function
+
+
+@dataclass(frozen=True, eq=False)
 class StateComputation:
-    """A step that reads and changes a state; `partition` picks the key, None where the state has only one object."""
+    """A step that reads and changes a state.
+
+    `partition` picks the key of a message; where it is None, a partitioned state takes the key that the message
+    got from the last `KeyBy`, and any other state has only one object. The result is `(output, save_state)`, or,
+    with `output_only`, the output alone, and the state is always saved.
+    """
 
     name: str
     target: Any
     multi: bool
     state: State
     partition: Any | None
+    output_only: bool = False
 
     def bind(self) -> Callable[[Any, Any], Any]:
         """Return the user's function of a message and a state."""
         instance = instance_of(self.target)
         function: Callable[[Any, Any], Any] = instance.compute_multi if self.multi else instance.compute
+        if self.output_only:
+            return lambda data, state: (function(data, state), True)
         return function
 
     def bind_partition(self) -> Callable[[Any], Any] | None:
-        """Return the user's function from a message to its key, or None for a state with a single object."""
+        """Return the user's function from a message to its key, or None where the step has none."""
         if self.partition is None:
             return None
         function: Callable[[Any], Any] = instance_of(self.partition).partition
         return function
 
 
-Step = Computation | StateComputation
+Step = Computation | KeyBy | StateComputation
 
 
 @dataclass(frozen=True, eq=False)

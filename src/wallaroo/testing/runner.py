@@ -1,0 +1,223 @@
+"""The in-memory runner: the engine's own worker, fed by hand."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wallaroo.engine.chunks import DEAD_LETTERS, Chunk, load_records
+from wallaroo.engine.outbox import Outbox
+from wallaroo.engine.plan import Layout, Plan
+from wallaroo.engine.state import MemoryStore
+from wallaroo.engine.worker import Worker
+from wallaroo.errors import WallarooError
+from wallaroo.topology.levels import state_levels
+from wallaroo.topology.model import Application, Decoder, Encoder, Pipeline
+
+_ANY_ADDRESSES = ("--in", "127.0.0.1:7010,127.0.0.1:7011,127.0.0.1:7012", "--out", "127.0.0.1:7002,127.0.0.1:7003")
+
+
+class StepError(WallarooError):
+    """User code failed on a message; the error that it raised is the `__cause__`."""
+
+    def __init__(self, pipeline: str, step: str, message: Any, error: BaseException) -> None:
+        super().__init__(
+            f"Pipeline {pipeline!r}, step {step!r} failed for the message {message!r}: {type(error).__name__}: {error}"
+        )
+        self.pipeline = pipeline
+        self.step = step
+        self.message = message
+
+
+def run(
+    application: Application | Callable[[list[str]], Application],
+    inputs: Iterable[Any] | Mapping[str, Iterable[Any]],
+    *,
+    encoded: bool = False,
+    args: Iterable[str] = _ANY_ADDRESSES,
+) -> Any:
+    """Run an application on `inputs` and return what its sinks got.
+
+    Args:
+        application: A built application, or its `application_setup`.
+        inputs: The messages for its only source, or, by name of the pipeline, for several. Bytes go through the
+            decoder; anything else is taken for an already decoded message.
+        encoded: Return what the encoders made of the outputs, instead of the outputs.
+        args: The command line for `application_setup`; addresses are never opened.
+
+    Returns: The list of outputs if there is only one sink; otherwise a dictionary of such lists, by name of the
+    pipeline, or, for the sinks of a pipeline that has several, `"pipeline[0]"`, `"pipeline[1]"` and so on.
+
+    Raises:
+        StepError: User code failed on one of the messages.
+    """
+    memory = InMemory(application, args=args)
+    if isinstance(inputs, Mapping):
+        for pipeline, messages in inputs.items():
+            memory.send(messages, to=pipeline)
+    else:
+        memory.send(inputs)
+    outputs = {name: memory.outputs(name, encoded=encoded) for name in memory.sinks}
+    return next(iter(outputs.values())) if len(outputs) == 1 else outputs
+
+
+class InMemory:
+    """An application in memory, to be sent messages and looked at step by step.
+
+    With `keep_errors`, messages on which user code fails are collected in `errors`, as in a real run, instead of being
+    raised.
+    """
+
+    def __init__(
+        self,
+        application: Application | Callable[[list[str]], Application],
+        *,
+        args: Iterable[str] = _ANY_ADDRESSES,
+        keep_errors: bool = False,
+    ) -> None:
+        built = application if isinstance(application, Application) else application(list(args))
+        self._recorders: dict[str, _Recorder] = {}
+        pipelines = tuple(self._with_recorders(pipeline) for pipeline in built.pipelines)
+        plan = Plan(Application(built.name, pipelines), _layout(pipelines), run_id="memory")
+        self._worker = Worker(plan, _Direct(plan) if keep_errors else _Raising(plan))
+        self._levels = len(plan.layout.levels)
+        self._states = {state for level in plan.layout.levels for state in level}
+        self._stores: dict[tuple[int, int], MemoryStore] = {}
+        self._sent: dict[str, int] = dict.fromkeys((p.name for p in pipelines), 0)
+        self.errors: list[dict[str, Any]] = []
+        """The records of messages that failed, with `keep_errors`."""
+
+    def _with_recorders(self, pipeline: Pipeline) -> Pipeline:
+        """Return the pipeline with a source that also takes messages, and sinks that note what they get."""
+        several = len(pipeline.sinks) > 1
+        recorders = []
+        for number, sink in enumerate(pipeline.sinks):
+            name = f"{pipeline.name}[{number}]" if several else pipeline.name
+            self._recorders[name] = _Recorder(sink.encoder)
+            recorders.append(_Sink(self._recorders[name]))
+        return replace(pipeline, source=_Source(_Feed(pipeline.source.decoder)), sinks=tuple(recorders))
+
+    @property
+    def sinks(self) -> list[str]:
+        """Return the names of the sinks: those of their pipelines, with a number where there are several."""
+        return list(self._recorders)
+
+    def send(self, messages: Iterable[Any], to: str | None = None) -> InMemory:
+        """Send messages to a pipeline, which need not be named if there is only one."""
+        name = self._only(list(self._sent), to, "pipeline")
+        for message in messages:
+            position = self._sent[name]
+            self._sent[name] += 1
+            try:
+                self._run(name, position, message)
+            except _Raised as raised:
+                raise raised.error from raised.error.__cause__
+        return self
+
+    def _run(self, pipeline: str, position: int, message: Any) -> None:
+        chunks = list(self._worker.run_source(pipeline, position, [(position, [message])]))
+        for level in range(self._levels):
+            chunks = list(self._through(level, chunks))
+        for chunk in chunks:
+            if chunk.route == DEAD_LETTERS:
+                self.errors += load_records(chunk.body)
+
+    def _through(self, level: int, chunks: list[Chunk]) -> Iterator[Chunk]:
+        for group in dict.fromkeys(chunk.grp for chunk in chunks):
+            store = self._stores.setdefault((level, group), MemoryStore())
+            of_group = [chunk for chunk in chunks if chunk.grp == group]
+            yield from self._worker.run_group(level, group, of_group, store)
+
+    def outputs(self, sink: str | None = None, *, encoded: bool = False) -> list[Any]:
+        """Return what a sink got so far: the outputs, or what the encoder made of them."""
+        recorder = self._recorders[self._only(self.sinks, sink, "sink")]
+        return list(recorder.encoded if encoded else recorder.outputs)
+
+    def state(self, name: str, key: Any = None) -> Any:
+        """Return the state object `name`, or that of a key of a partitioned state; None if there is none yet."""
+        return self.states(name).get(key)
+
+    def states(self, name: str) -> dict[Any, Any]:
+        """Return all objects of the state `name` by key."""
+        if name not in self._states:
+            raise WallarooError(f"There is no state {name!r}; there is: {', '.join(map(repr, sorted(self._states)))}.")
+        return self._worker.live_states(name)
+
+    def _only(self, names: list[str], given: str | None, kind: str) -> str:
+        if given is None and len(names) == 1:
+            return names[0]
+        if given in names:
+            return given
+        what = f"There is no {kind} {given!r}" if given is not None else f"Which {kind}?"
+        raise WallarooError(f"{what}; the application has: {', '.join(map(repr, names)) or 'none'}.")
+
+
+def _layout(pipelines: tuple[Pipeline, ...]) -> Layout:
+    levels = tuple(tuple(state.name for state in level) for level in state_levels(pipelines))
+    return Layout(levels, frozenset(), partitions=1, buckets=1)
+
+
+class _Raised(BaseException):
+    """Carries a StepError past everything that handles the exceptions of user code."""
+
+    def __init__(self, error: StepError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class _Direct(Outbox):
+    """An outbox that leaves printing alone."""
+
+    def capturing(self) -> contextlib.AbstractContextManager[object]:
+        """Print where the test prints."""
+        return contextlib.nullcontext()
+
+
+class _Raising(_Direct):
+    """An outbox that takes no dead letters."""
+
+    def fail(self, pipeline: str, step: str, message: Any, error: BaseException, key: Any = None) -> None:  # noqa: ARG002
+        """Raise the error."""
+        failure = StepError(pipeline, step, message, error)
+        failure.__cause__ = error
+        raise _Raised(failure)
+
+
+@dataclass
+class _Source:
+    decoder: Decoder
+
+
+@dataclass
+class _Sink:
+    encoder: Encoder
+
+
+class _Feed:
+    """A decoder that lets messages pass which are decoded already."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self.header_length = decoder.header_length
+        self.payload_length = decoder.payload_length
+
+    def decode(self, bs: Any) -> Any:
+        return self._decoder.decode(bs) if isinstance(bs, bytes) else bs
+
+
+class _Recorder:
+    """An encoder that notes what it was given and what it made of it."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self.outputs: list[Any] = []
+        self.encoded: list[Any] = []
+
+    def encode(self, data: Any) -> Any:
+        self.outputs.append(data)
+        encoded = self._encoder.encode(data)
+        if encoded is not None:
+            self.encoded.append(encoded.encode() if isinstance(encoded, str) else encoded)
+        return encoded
