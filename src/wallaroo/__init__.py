@@ -39,38 +39,67 @@ from wallaroo.api.computations import (
     state_computation_multi,
 )
 from wallaroo.api.configs import TCPSinkConfig, TCPSourceConfig
+from wallaroo.api.connectors import sink_connector, source_connector
+from wallaroo.api.durations import hours, microseconds, milliseconds, minutes, nanoseconds, seconds
+from wallaroo.api.generators import GenSourceConfig
 from wallaroo.api.kafka import (
+    CustomKafkaSinkCLIParser,
+    CustomKafkaSourceCLIParser,
+    DefaultKafkaSinkCLIParser,
+    DefaultKafkaSourceCLIParser,
     KafkaSinkConfig,
     KafkaSourceConfig,
     kafka_parse_sink_options,
     kafka_parse_source_options,
 )
-from wallaroo.api.partitions import partition
+from wallaroo.api.partitions import key_extractor, partition
+from wallaroo.api.pipelines import Pipeline, build_application, source
 from wallaroo.api.serialization import deserialize, serialize
+from wallaroo.api.windows import Aggregation, count_windows, range_windows
 from wallaroo.errors import WallarooError, WallarooParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = [
+    "Aggregation",
     "ApplicationBuilder",
+    "CustomKafkaSinkCLIParser",
+    "CustomKafkaSourceCLIParser",
+    "DefaultKafkaSinkCLIParser",
+    "DefaultKafkaSourceCLIParser",
+    "GenSourceConfig",
     "KafkaSinkConfig",
     "KafkaSourceConfig",
+    "Pipeline",
     "TCPSinkConfig",
     "TCPSourceConfig",
     "WallarooError",
     "WallarooParameterError",
     "__version__",
+    "build_application",
     "computation",
     "computation_multi",
+    "count_windows",
     "decoder",
     "deserialize",
     "encoder",
+    "hours",
     "kafka_parse_sink_options",
     "kafka_parse_source_options",
+    "key_extractor",
+    "microseconds",
+    "milliseconds",
+    "minutes",
+    "nanoseconds",
     "partition",
+    "range_windows",
     "run",
+    "seconds",
     "serialize",
+    "sink_connector",
+    "source",
+    "source_connector",
     "state_computation",
     "state_computation_multi",
     "tcp_parse_input_addrs",

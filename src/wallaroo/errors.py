@@ -3,6 +3,8 @@
 import traceback
 from pathlib import Path
 
+from wallaroo import python2
+
 _OUR_OWN_CODE = str(Path(__file__).parent)
 
 
@@ -15,7 +17,10 @@ class WallarooParameterError(WallarooError):
 
 
 def users_traceback(error: BaseException) -> str:
-    """Return the traceback of `error` without the lines of Wallaroo's own code, which help nobody."""
+    """Return the traceback of `error` without the lines of Wallaroo's own code, which help nobody.
+
+    Where the error looks like Python 2, a line says how it is written in Python 3.
+    """
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -23,4 +28,6 @@ def users_traceback(error: BaseException) -> str:
         and Path(frame.filename).parent.name != "importlib"
     ]
     head = ["Traceback (most recent call last):\n", *traceback.format_list(frames)] if frames else []
-    return "".join([*head, *traceback.format_exception_only(error)]).rstrip()
+    text = "".join([*head, *traceback.format_exception_only(error)]).rstrip()
+    hint = python2.hint(error)
+    return text if hint is None else f"{text}\n{hint}"

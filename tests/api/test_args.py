@@ -23,6 +23,12 @@ MACHIDA = [
         (["--in", "a:1", "--in", "b:2"], [("a", "1"), ("b", "2")]),
         (["--in", "[::1]:7010"], [("::1", "7010")]),
         (["--in", "[fe80::1]:7010,a:2"], [("fe80::1", "7010"), ("a", "2")]),
+        (["--in", "orders@a:1"], [("orders", "a", "1")]),
+        (
+            ["--in", "orders@[::1]:1, b:2,all prices@c:3"],
+            [("orders", "::1", "1"), ("b", "2"), ("all prices", "c", "3")],
+        ),
+        (["--in", "a@home@b:1"], [("a@home", "b", "1")]),
     ],
 )
 def test_input_addresses(given, expected, capfd):
@@ -55,6 +61,9 @@ def test_output_addresses():
         (["--in", "a:-1"], "the port must be a number from 0 to 65535; got '-1'"),
         (["--in", "::1:7010"], "write an IPv6 address in brackets, such as [::1]:7010"),
         (["--in", "[]:7010"], "'[]:7010': an address is a host, a colon and a port"),
+        (["--in", "@a:1"], "'@a:1': in front of the @ stands a name, such as orders@a:1"),
+        (["--in", "orders@"], "'': an address is a host, a colon and a port"),
+        (["--in", "orders@a"], "'a': an address is a host, a colon and a port"),
     ],
 )
 def test_missing_and_malformed_addresses_are_explained(given, expected, capfd):

@@ -36,6 +36,23 @@ def parity(data):
     return data % 2
 
 
+@wallaroo.key_extractor
+def sign(data):
+    return data < 0
+
+
+@wallaroo.state_computation("collect", list)
+def collected(data, state):
+    state.append(data)
+    return len(state)
+
+
+@wallaroo.state_computation_multi(name="collect all", state=list)
+def all_collected(data, state):
+    state.append(data)
+    return state
+
+
 @wallaroo.encoder
 def encode(data):
     return b"%d" % data
@@ -47,18 +64,17 @@ def test_a_decorated_function_is_called_like_the_function():
     assert add(1, []) == (1, True)
     assert add_all([1, 2], state=[0]) == ([0, 1, 2], False)
     assert parity(3) == 1
+    assert sign(data=-3) is True
+    assert collected(1, [2]) == 2
+    assert all_collected(1, state=[2]) == [2, 1]
     assert encode(3) == b"3"
 
 
 def test_every_part_has_a_name():
-    assert [part.name() for part in (double, both, add, add_all, parity, encode)] == [
-        "double",
-        "both",
-        "add",
-        "add all",
-        "parity",
-        "encode",
-    ]
+    parts = (double, both, add, add_all, parity, sign, collected, all_collected, encode)
+    assert [part.name() for part in parts] == [
+        "double", "both", "add", "add all", "parity", "sign", "collect", "collect all", "encode",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -69,6 +85,9 @@ def test_every_part_has_a_name():
         (add, "compute"),
         (add_all, "compute_multi"),
         (parity, "partition"),
+        (sign, "partition"),
+        (collected, "compute"),
+        (all_collected, "compute_multi"),
         (encode, "encode"),
     ],
 )
@@ -153,6 +172,9 @@ def test_a_name_must_be_a_string(decorator):
             lambda: 1,
             "@wallaroo.partition on <lambda>: your function must allow 1 argument",
         ),
+        (wallaroo.key_extractor, lambda: 1, "@wallaroo.key_extractor on <lambda>: your function must allow 1 argument"),
+        (wallaroo.state_computation("x", dict), lambda data: 1, "must allow 2 arguments, as in <lambda>(data, state)"),
+        (wallaroo.state_computation_multi("x", state=dict), lambda: 1, "@wallaroo.state_computation_multi on <lambda>"),
         (wallaroo.encoder, lambda data, more: 1, "@wallaroo.encoder on <lambda>"),
         (wallaroo.decoder, lambda: 1, "as in <lambda>(bs)"),
         (wallaroo.decoder(), lambda: 1, "as in <lambda>(bs)"),
@@ -165,7 +187,15 @@ def test_wrong_arity_is_refused_at_once(decorator, function, expected):
 
 
 @pytest.mark.parametrize(
-    "decorator", [wallaroo.computation("x"), wallaroo.partition, wallaroo.encoder, wallaroo.decoder()]
+    "decorator",
+    [
+        wallaroo.computation("x"),
+        wallaroo.state_computation("x", dict),
+        wallaroo.partition,
+        wallaroo.key_extractor,
+        wallaroo.encoder,
+        wallaroo.decoder(),
+    ],
 )
 def test_only_callables_can_be_decorated(decorator):
     with pytest.raises(wallaroo.WallarooParameterError, match=r"needs a function below it; got 7 \(an int\)"):
@@ -179,3 +209,46 @@ def test_a_class_with_methods_needs_no_decorator():
 
     with pytest.raises(wallaroo.WallarooParameterError, match=r"Split is a class.*leave the decorator out"):
         wallaroo.computation_multi("split")(Split)
+
+
+STATEFUL = [wallaroo.state_computation, wallaroo.state_computation_multi]
+
+
+class Sized:
+    def __init__(self, size):
+        self.size = size
+
+
+def test_only_a_state_that_was_given_is_brought():
+    assert (collected.own_state, all_collected.own_state) == (list, list)
+    assert not hasattr(add, "own_state")
+    assert not hasattr(add_all, "own_state")
+
+
+@pytest.mark.parametrize("decorator", STATEFUL)
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ({}, "the state must be a class, or an object with a build() method; got {} (a dict): give the class itself"),
+        (None, "the state must be a class, or an object with a build() method; got None"),
+        (Sized(1), "got Sized(...) (a Sized): give the class itself, Sized."),
+        (Sized, "the state Sized cannot be made without arguments (Sized(size))"),
+    ],
+)
+def test_a_state_that_is_no_state_is_refused_at_once(decorator, state, expected):
+    with pytest.raises(wallaroo.WallarooParameterError) as refused:
+        decorator("count", state)(lambda data, state: data)
+    assert str(refused.value).startswith(f"@wallaroo.{decorator.__name__} on <lambda>: the state ")
+    assert expected in str(refused.value)
+
+
+@pytest.mark.parametrize("decorator", STATEFUL)
+def test_the_name_comes_before_the_state(decorator):
+    name = f"@wallaroo.{decorator.__name__}"
+    with pytest.raises(wallaroo.WallarooParameterError) as refused:
+        decorator(Sized, "count")
+    assert str(refused.value) == (
+        f'{name} takes the name first, and then the state: write {name}("what the step does", Sized).'
+    )
+    with pytest.raises(wallaroo.WallarooParameterError, match="<lambda> needs a name"):
+        decorator(state=dict)(lambda data, state: data)

@@ -26,6 +26,23 @@ def parity(data):
     return data % 2
 
 
+@wallaroo.key_extractor
+def sign(data):
+    return data < 0
+
+
+@wallaroo.state_computation("collect", list)
+def collected(data, state):
+    state.append(data)
+    return len(state)
+
+
+@wallaroo.state_computation_multi("collect all", list)
+def all_collected(data, state):
+    state.append(data)
+    return state
+
+
 @wallaroo.encoder
 def encode(data):
     return str(data).encode()
@@ -45,7 +62,15 @@ def plain(data):
 renamed = wallaroo.computation("renamed")(plain)
 
 
-@pytest.mark.parametrize("part", [double, decode, parity, encode])
+class Numbers:
+    def initial_value(self):
+        return 0
+
+    def apply(self, v):
+        return v + 1
+
+
+@pytest.mark.parametrize("part", [double, decode, parity, sign, collected, all_collected, encode])
 @pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
 def test_module_level_parts_are_pickled_by_reference(part, dumps):
     assert pickle.loads(dumps(part)) is part
@@ -88,6 +113,30 @@ def test_lambdas_travel_with_cloudpickle():
     found = pickle.loads(cloudpickle.dumps(add))
     assert found(1, 2) == (3, True)
     assert found.stateful is True
+    assert not hasattr(found, "own_state")
+
+
+def test_local_states_travel_with_their_computation():
+    class Seen(list):
+        pass
+
+    found = pickle.loads(cloudpickle.dumps(wallaroo.state_computation("see", Seen)(lambda data, state: len(state))))
+    assert found(1, found.own_state([1, 2])) == 2
+    assert found.stateful is True
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
+def test_configs_travel_whole(dumps):
+    source = pickle.loads(dumps(wallaroo.TCPSourceConfig("n", "h", "1", decode, False, 2, 3, 4)))
+    assert vars(source) == {
+        "name": "n", "host": "h", "port": "1", "decoder": decode, "valid": False, "parallelism": 2, "max_size": 3,
+        "max_received_count": 4,
+    }  # fmt: skip
+    sink = pickle.loads(dumps(wallaroo.TCPSinkConfig("h", "1", encode)))
+    assert vars(sink) == {"host": "h", "port": "1", "encoder": encode}
+    generated = pickle.loads(dumps(wallaroo.GenSourceConfig("n", Numbers)))
+    assert (generated.name, generated.generator) == ("n", Numbers)
+    assert generated.decoder.decode(pickle.dumps(5)) == 5
 
 
 def test_local_decoders_keep_their_framing():
@@ -132,3 +181,22 @@ def test_an_application_travels_whole():
     assert found.name == "travels"
     assert [entry[0] for entry in found] == ["new_pipeline", "to", "to_sink"]
     assert found.pipelines[0].steps[0].bind() is double.compute
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps, copy.deepcopy])
+def test_a_pipeline_travels_whole_and_goes_on(dumps):
+    numbers = wallaroo.source("numbers", wallaroo.GenSourceConfig(Numbers())).to(double)
+    others = wallaroo.source("others", wallaroo.TCPSourceConfig("127.0.0.1", "0", decode))
+    merged = numbers.merge(others).key_by(sign)
+    copied = dumps(merged)
+    found = pickle.loads(copied) if isinstance(copied, bytes) else copied
+    assert repr(found) == "<Pipeline 'numbers' and 'others'>"
+    ended = found.to(collected).to_sink(wallaroo.TCPSinkConfig("127.0.0.1", "7002", encode))
+    application = pickle.loads(pickle.dumps(wallaroo.build_application("travels", ended)))
+    assert [[step.name for step in line.steps] for line in application.pipelines] == [
+        ["double", "key_by sign", "collect"],
+        ["key_by sign", "collect"],
+    ]
+    one, other = (line.steps[-1].state for line in application.pipelines)
+    assert one is other
+    assert application.pipelines[1].steps[1].bind()(1, []) == (1, True)

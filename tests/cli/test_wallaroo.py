@@ -25,7 +25,8 @@ def test_help_shows_the_commands_and_examples(wallaroo):
 def test_help_loads_no_command():
     program = (
         "import sys; from wallaroo.cli.wallaroo import main; main(['--help'], standalone_mode=False);"
-        "print({'wallaroo.cli.send', 'wallaroo.cli.receive', 'rich', 'pyspark'} & set(sys.modules),"
+        "commands = {f'wallaroo.cli.{name}' for name in ('new', 'check', 'send', 'receive')};"
+        "print({*commands, 'rich', 'pyspark'} & set(sys.modules),"
         "file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=30)
@@ -38,6 +39,13 @@ def test_help_of_each_command(wallaroo):
         assert text.startswith(f"Usage: -c {name} [OPTIONS] HOST:PORT\n")
         examples = [line for line in text.splitlines() if line.startswith(f"  wallaroo {name} 127.0.0.1:")]
         assert len(examples) == 3
+
+
+def test_help_of_the_commands_for_programs(wallaroo):
+    assert "\n  wallaroo new my_application\n  cd my_application\n" in output_of(wallaroo("new", "--help"))
+    text = output_of(wallaroo("check", "--help"))
+    assert "\n  wallaroo check word_count --in 127.0.0.1:7010 --out 127.0.0.1:7002\n" in text
+    assert "Without --in and --out" in text
 
 
 def test_a_command_that_does_not_exist(wallaroo):

@@ -70,6 +70,13 @@ def test_the_first_of_a_kind_is_told_in_full(letters, records, path, notices):
     assert notice.endswith(f"The message is kept in {path}; the application goes on.")
 
 
+def test_an_error_that_looks_like_python_2_is_told_with_its_hint_and_once(letters, records, notices):
+    # The words differ from message to message, the place does not.
+    letters.add(records(b"xrange(5)", b"unicode(5)", b"xrange(6)", decode=lambda bs: eval(bs, {})))
+    (notice,) = notices
+    assert "\nThis looks like Python 2: `xrange` is written `range` in Python 3.\nThe message is kept in" in notice
+
+
 def test_the_same_error_with_other_words_is_the_same_kind(letters, records, path, notices):
     letters.add(records(*(b"word %d" % number for number in range(1000))))
     assert len(notices) == 1

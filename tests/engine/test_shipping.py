@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from wallaroo.engine.shipping import PlanRef, import_path, pack, unpack
+from wallaroo.engine.shipping import PlanRef, import_path, pack, picklable_mistakes, unpack
 from wallaroo.errors import WallarooError
+from wallaroo.topology.model import Application
 
 SOURCES = str(Path(__import__("wallaroo").__file__).parent.parent)
 
@@ -115,6 +116,27 @@ class TestPlanRef:
             )
             assert "Pass its class instead of an instance" in text
             assert not (tmp_path / "plan").exists()
+
+    def test_everything_that_cannot_be_pickled_is_listed(self, make):
+        lock = threading.Lock()
+
+        def locked(data):
+            with lock:
+                return data
+
+        good, bad = make.pipeline("good"), make.pipeline("bad", make.step(locked), decode=locked)
+        assert list(picklable_mistakes(make.plan(good).application)) == []
+        texts = list(picklable_mistakes(make.plan(good, bad).application))
+        assert [text.partition(" cannot")[0] for text in texts] == [
+            "pipeline 'bad': the decoder",
+            "pipeline 'bad': step 'locked'",
+        ]
+
+    def test_what_was_declared_and_is_no_part_travels_too(self, make):
+        application = Application("test", (make.pipeline("p"),), [("to_stateful", threading.Lock())])
+        assert list(picklable_mistakes(application)) == [
+            "the application cannot be sent to the workers (cannot pickle '_thread.lock' object)"
+        ]
 
     def test_other_parts_that_cannot_be_pickled(self, make, tmp_path):
         lock = threading.Lock()

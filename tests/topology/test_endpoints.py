@@ -62,7 +62,40 @@ def sink(encoder=encode, host="127.0.0.1", port="7002"):
     return wallaroo.TCPSinkConfig(host, port, encoder)
 
 
-@pytest.mark.parametrize("config", [source(), source(GoodDecoder()), source(port=0), source(port="65535")])
+class Counter:
+    def initial_value(self):
+        return 0
+
+    def apply(self, v):
+        return v + 1
+
+
+def generated(**methods):
+    return wallaroo.GenSourceConfig(type("Odd", (Counter,), methods)())
+
+
+class CounterFrom(Counter):
+    def __init__(self, first):
+        self.first = first
+
+
+def named(**options):
+    return wallaroo.TCPSourceConfig("n", "127.0.0.1", "7010", decode, **options)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        source(),
+        source(GoodDecoder()),
+        source(port=0),
+        source(port="65535"),
+        named(parallelism=1, valid=False),
+        wallaroo.GenSourceConfig(Counter),
+        wallaroo.GenSourceConfig("n", Counter()),
+        wallaroo.GenSourceConfig(CounterFrom(5)),
+    ],
+)
 def test_good_sources(config):
     assert list(source_mistakes(config)) == []
 
@@ -101,6 +134,28 @@ def test_good_sinks(config):
             "Odd(...) failed with ZeroDivisionError: oh",
         ),
         (source(decoder_with(header_length=lambda _, bs: 4)), "failed with TypeError"),
+        (named(parallelism=0), "parallelism of the source must be a whole number, 1 or more; got 0 (an int)"),
+        (named(parallelism="ten"), "parallelism of the source must be a whole number, 1 or more; got 'ten' (a str)"),
+        (named(max_size=True), "max_size of the source must be a whole number, 1 or more; got True (a bool)"),
+        (named(max_received_count=1.5), "max_received_count of the source must be a whole number, 1 or more; got 1.5"),
+        (wallaroo.TCPSourceConfig(5, "h", 1, decode), "the name of the source config must be a string; got 5 (an int)"),
+        (
+            wallaroo.GenSourceConfig([1, 2]),
+            "the generator [1, 2] has no method initial_value and no apply: a generator is an object with",
+        ),
+        (generated(apply=None), "the generator Odd(...) has no method apply: a generator is"),
+        (
+            generated(initial_value=lambda _, first: first),
+            "initial_value of the generator Odd(...) must allow no arguments; it is written as initial_value(first)",
+        ),
+        (
+            generated(apply=lambda _: 1),
+            "apply of the generator Odd(...) must allow 1 argument, as in apply(v); it is written as apply()",
+        ),
+        (
+            wallaroo.GenSourceConfig(CounterFrom),
+            "CounterFrom cannot be made without arguments: give an object, CounterFrom(first), not the class",
+        ),
         (source(decoder_with(decode=lambda _: 4)), "decode of the decoder Odd(...) must allow 1 argument"),
         (
             source(decoder_with(payload_length=lambda _: 4)),

@@ -13,13 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def tcp_parse_input_addrs(args: Sequence[str]) -> list[tuple[str, str]]:
+def tcp_parse_input_addrs(args: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the addresses of `--in` (or `-i`) as pairs of strings; all other arguments are left alone.
+
+    An address with a name in front, as in `name@host:port`, gives the name as well.
 
     >>> tcp_parse_input_addrs(["--name", "w1", "--in", "127.0.0.1:7010,127.0.0.1:7011"])
     [('127.0.0.1', '7010'), ('127.0.0.1', '7011')]
+    >>> tcp_parse_input_addrs(["--in", "orders@127.0.0.1:7010"])
+    [('orders', '127.0.0.1', '7010')]
     """
-    return _addresses(args, "--in", "-i", "7010")
+    option, example = "--in", _example("--in", "7010")
+    return [_with_name(address, option, example) for address in _addresses(args, option, "-i", example)]
 
 
 def tcp_parse_output_addrs(args: Sequence[str]) -> list[tuple[str, str]]:
@@ -28,7 +33,8 @@ def tcp_parse_output_addrs(args: Sequence[str]) -> list[tuple[str, str]]:
     >>> tcp_parse_output_addrs(["--out=[::1]:7002"])
     [('::1', '7002')]
     """
-    return _addresses(args, "--out", "-o", "7002")
+    option, example = "--out", _example("--out", "7002")
+    return [_host_and_port(address, option, example) for address in _addresses(args, option, "-o", example)]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -38,8 +44,11 @@ class _Parser(argparse.ArgumentParser):
         raise WallarooParameterError(message)
 
 
-def _addresses(args: Sequence[str], option: str, short: str, port: str) -> list[tuple[str, str]]:
-    example = f"for example {option} 127.0.0.1:{port}, or several with commas between them"
+def _example(option: str, port: str) -> str:
+    return f"for example {option} 127.0.0.1:{port}, or several with commas between them"
+
+
+def _addresses(args: Sequence[str], option: str, short: str, example: str) -> list[str]:
     if not isinstance(args, list | tuple) or not all(isinstance(each, str) for each in args):
         raise WallarooParameterError(
             f"the arguments to look for {option} in must be a list of strings, such as the args that "
@@ -53,7 +62,16 @@ def _addresses(args: Sequence[str], option: str, short: str, port: str) -> list[
         raise WallarooParameterError(f"{option} needs an address: {example}.") from error
     if given is None:
         raise WallarooParameterError(f"{option} is missing: add it to the command line, {example}.")
-    return [_host_and_port(address.strip(), option, example) for each in given for address in each.split(",")]
+    return [address.strip() for each in given for address in each.split(",")]
+
+
+def _with_name(address: str, option: str, example: str) -> tuple[str, ...]:
+    name, at, bare = address.rpartition("@")
+    if not at:
+        return _host_and_port(address, option, example)
+    if not name:
+        raise _unusable(option, address, f"in front of the @ stands a name, such as orders@{bare}", example)
+    return name, *_host_and_port(bare, option, example)
 
 
 def _host_and_port(address: str, option: str, example: str) -> tuple[str, str]:

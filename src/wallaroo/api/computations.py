@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from wallaroo.api.decorated import Decorated, P, R, function_name
 from wallaroo.errors import WallarooParameterError
-from wallaroo.topology.inspection import a_kind_of
+from wallaroo.topology.inspection import MISSING, a_kind_of, label
+from wallaroo.topology.validate import state_mistakes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,19 +44,35 @@ class MultiComputation(_NamedComputation[P, R]):
 
 
 class SingleStateComputation(SingleComputation[P, R]):
-    """What `@state_computation` makes: a step that returns `(output, save_state)`."""
+    """What `@state_computation` makes: a step that returns `(output, save_state)`.
+
+    Where the decorator was given the state, it is found here as `own_state`, and the step returns the output alone.
+    """
 
     decorator = "@wallaroo.state_computation"
     parameters = ("data", "state")
     stateful = True
 
+    def __init__(self, function: Callable[P, R], name: str, state: Any = MISSING) -> None:
+        super().__init__(function, name)
+        if state is not MISSING:
+            self.own_state = _checked_state(state, self.decorator, function)
+
 
 class MultiStateComputation(MultiComputation[P, R]):
-    """What `@state_computation_multi` makes: a step that returns `(outputs, save_state)`."""
+    """What `@state_computation_multi` makes: a step that returns `(outputs, save_state)`.
+
+    Where the decorator was given the state, it is found here as `own_state`, and the step returns the outputs alone.
+    """
 
     decorator = "@wallaroo.state_computation_multi"
     parameters = ("data", "state")
     stateful = True
+
+    def __init__(self, function: Callable[P, R], name: str, state: Any = MISSING) -> None:
+        super().__init__(function, name)
+        if state is not MISSING:
+            self.own_state = _checked_state(state, self.decorator, function)
 
 
 def computation(name: str = "") -> Callable[[Callable[P, R]], SingleComputation[P, R]]:
@@ -96,13 +113,18 @@ def computation_multi(name: str = "") -> Callable[[Callable[P, R]], MultiComputa
     return lambda function: MultiComputation(function, name)
 
 
-def state_computation(name: str = "") -> Callable[[Callable[P, R]], SingleStateComputation[P, R]]:
-    """Make a state computation out of a function of `data` and `state` that returns `(output, save_state)`.
+def state_computation(name: str = "", state: Any = MISSING) -> Callable[[Callable[P, R]], SingleStateComputation[P, R]]:
+    """Make a state computation out of a function of `data` and `state`.
 
-    An output of None goes nowhere. `save_state` says whether the change of the state is to be made durable.
+    It comes in two kinds. For `ApplicationBuilder.to_stateful` and `to_state_partition`, which are given the state,
+    the function returns `(output, save_state)`; `save_state` says whether the change of the state is to be made
+    durable. With `state` given here, for the `to` of a pipeline, the function returns the output alone, and the state
+    is always saved. Either way, an output of None goes nowhere.
 
     Args:
         name: The name of the step, for messages and metrics; no other step of the pipeline may have it.
+        state: The class of the state, or an object whose `build()` returns a state. There is one state for each
+            key, as `key_by` gives it, and the name of the state is that of the step.
 
     >>> @state_computation(name="Count")
     ... def count(word, totals):
@@ -110,18 +132,28 @@ def state_computation(name: str = "") -> Callable[[Callable[P, R]], SingleStateC
     ...     return (word, totals[word]), True
     >>> count("hello", {"hello": 1})
     (('hello', 2), True)
+    >>> @state_computation(name="Count", state=dict)
+    ... def count_alone(word, totals):
+    ...     totals[word] = totals.get(word, 0) + 1
+    ...     return word, totals[word]
+    >>> count_alone("hello", {"hello": 1})
+    ('hello', 2)
     """
-    _refuse_bare_use(name, "@wallaroo.state_computation")
-    return lambda function: SingleStateComputation(function, name)
+    _refuse_bare_use(name, "@wallaroo.state_computation", state)
+    return lambda function: SingleStateComputation(function, name, state)
 
 
-def state_computation_multi(name: str = "") -> Callable[[Callable[P, R]], MultiStateComputation[P, R]]:
-    """Make a state computation out of a function of `data` and `state` that returns `(outputs, save_state)`.
+def state_computation_multi(
+    name: str = "", state: Any = MISSING
+) -> Callable[[Callable[P, R]], MultiStateComputation[P, R]]:
+    """Make a state computation out of a function of `data` and `state` that gives a list of outputs, or None.
 
-    `outputs` is a list, whose items arrive at the next step one by one, or None.
+    The function returns `(outputs, save_state)` or, with `state` given, the outputs alone, as described for
+    `state_computation`. Each output arrives at the next step as a message of its own.
 
     Args:
         name: The name of the step, for messages and metrics; no other step of the pipeline may have it.
+        state: As for `state_computation`.
 
     >>> @state_computation_multi(name="New words")
     ... def new_words(line, seen):
@@ -131,11 +163,16 @@ def state_computation_multi(name: str = "") -> Callable[[Callable[P, R]], MultiS
     >>> new_words("why hello", {"why"})
     (['hello'], True)
     """
-    _refuse_bare_use(name, "@wallaroo.state_computation_multi")
-    return lambda function: MultiStateComputation(function, name)
+    _refuse_bare_use(name, "@wallaroo.state_computation_multi", state)
+    return lambda function: MultiStateComputation(function, name, state)
 
 
-def _refuse_bare_use(name: Any, decorator: str) -> None:
+def _refuse_bare_use(name: Any, decorator: str, state: Any = MISSING) -> None:
+    if callable(name) and state is not MISSING:
+        raise WallarooParameterError(
+            f"{decorator} takes the name first, and then the state: write "
+            f'{decorator}("what the step does", {label(name)}).'
+        )
     if callable(name):
         function = function_name(name)
         raise WallarooParameterError(
@@ -149,3 +186,9 @@ def _require_name(name: Any, decorator: str, function: Any) -> None:
     shown = function_name(function)
     got = "" if name == "" else f"; got {a_kind_of(name)}"
     raise WallarooParameterError(f'{decorator} on {shown} needs a name, as in {decorator}("{shown}"){got}.')
+
+
+def _checked_state(state: Any, decorator: str, function: Any) -> Any:
+    for mistake in state_mistakes(state):
+        raise WallarooParameterError(f"{decorator} on {function_name(function)}: {mistake}.")
+    return state

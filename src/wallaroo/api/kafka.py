@@ -33,6 +33,54 @@ class KafkaSinkConfig:
         _refuse("KafkaSinkConfig", _INSTEAD_OF_SINK)
 
 
+class DefaultKafkaSourceCLIParser:
+    """`DefaultKafkaSourceCLIParser(decoder, name="kafka_source")`: not in this release.
+
+    >>> DefaultKafkaSourceCLIParser(None)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    wallaroo.errors.WallarooParameterError: DefaultKafkaSourceCLIParser: Kafka comes in a later release. Until ...
+    """
+
+    def __init__(self, *_arguments: Any, **_options: Any) -> None:
+        _refuse("DefaultKafkaSourceCLIParser", _INSTEAD_OF_SOURCE)
+
+
+class DefaultKafkaSinkCLIParser:
+    """`DefaultKafkaSinkCLIParser(encoder, name="kafka_sink")`: not in this release.
+
+    >>> DefaultKafkaSinkCLIParser(None)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    wallaroo.errors.WallarooParameterError: DefaultKafkaSinkCLIParser: Kafka comes in a later release. Until ...
+    """
+
+    def __init__(self, *_arguments: Any, **_options: Any) -> None:
+        _refuse("DefaultKafkaSinkCLIParser", _INSTEAD_OF_SINK)
+
+
+class CustomKafkaSourceCLIParser:
+    """`CustomKafkaSourceCLIParser(args, decoder)`: not in this release.
+
+    >>> CustomKafkaSourceCLIParser([], None)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    wallaroo.errors.WallarooParameterError: CustomKafkaSourceCLIParser: Kafka comes in a later release. Until ...
+    """
+
+    def __init__(self, *_arguments: Any, **_options: Any) -> None:
+        _refuse("CustomKafkaSourceCLIParser", _INSTEAD_OF_SOURCE)
+
+
+class CustomKafkaSinkCLIParser:
+    """`CustomKafkaSinkCLIParser(args, encoder)`: not in this release.
+
+    >>> CustomKafkaSinkCLIParser([], None)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    wallaroo.errors.WallarooParameterError: CustomKafkaSinkCLIParser: Kafka comes in a later release. Until ...
+    """
+
+    def __init__(self, *_arguments: Any, **_options: Any) -> None:
+        _refuse("CustomKafkaSinkCLIParser", _INSTEAD_OF_SINK)
+
+
 def kafka_parse_source_options(*_arguments: Any, **_options: Any) -> NoReturn:
     """`kafka_parse_source_options(args)`: not in this release.
 

@@ -1,4 +1,4 @@
-"""The decorator that makes a partition out of a function."""
+"""The decorators that make functions which pick the key of a message."""
 
 from __future__ import annotations
 
@@ -33,3 +33,28 @@ def partition(function: Callable[P, R]) -> PartitionFunction[P, R]:
     'h'
     """
     return PartitionFunction(function)
+
+
+class KeyExtractor(Decorated[P, R]):
+    """What `@key_extractor` makes: it gives a message the key for the state computations after it."""
+
+    decorator = "@wallaroo.key_extractor"
+    parameters = ("data",)
+
+    def __init__(self, function: Callable[P, R]) -> None:
+        super().__init__(function)
+        self.partition = function
+
+
+def key_extractor(function: Callable[P, R]) -> KeyExtractor[P, R]:
+    """Make a key extractor, for `key_by`, out of a function that takes `data` and returns its key.
+
+    A key is any object that can be hashed and compared, such as a string, a number or a tuple of those.
+
+    >>> @key_extractor
+    ... def customer(order):
+    ...     return order["customer"]
+    >>> customer({"customer": "Ada", "item": "tea"})
+    'Ada'
+    """
+    return KeyExtractor(function)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from wallaroo import python2
 from wallaroo.errors import WallarooError, users_traceback
 from wallaroo.topology.model import Application
 
@@ -29,15 +30,21 @@ def import_application(name: str) -> ModuleType:
             raise WallarooError(_not_found(name)) from error
         raise WallarooError(f"Importing {name} failed:\n{users_traceback(error)}") from error
     except SyntaxError as error:
-        raise WallarooError(f"{error.filename}, line {error.lineno}: {error.msg}.") from error
+        raise WallarooError(_unreadable(error)) from error
     except Exception as error:
         raise WallarooError(f"Importing {name} failed:\n{users_traceback(error)}") from error
+
+
+def _unreadable(error: SyntaxError) -> str:
+    place = f"{error.filename}, line {error.lineno}"
+    older = python2.syntax_hint(error)
+    return f"{place}: {error.msg}." if older is None else f"{place} is Python 2: {older}."
 
 
 def _not_found(name: str) -> str:
     text = f"No module named {name!r} in the current folder or PYTHONPATH."
     if name.endswith(".py"):
-        return f"{text} Leave out the ending: --application-module {name.removesuffix('.py')}"
+        return f"{text} Leave out the ending: {name.removesuffix('.py')}"
     here = sorted(path.stem for path in Path.cwd().glob("*.py"))
     return f"{text} Modules here: {', '.join(here[:10])}" if here else f"{text} There are no modules here."
 
@@ -60,12 +67,14 @@ def build(setup: Setup, arguments: list[str]) -> Application:
         application = setup(arguments)
     except WallarooError:
         raise
+    except SyntaxError as error:
+        raise WallarooError(_unreadable(error)) from error
     except Exception as error:
         raise WallarooError(f"application_setup failed:\n{users_traceback(error)}") from error
     if not isinstance(application, Application):
         raise WallarooError(
-            f"application_setup returned {type(application).__name__} instead of an application: "
-            "end it with `return ab.build()`."
+            f"application_setup returned {type(application).__name__} instead of an application: end it with "
+            "`return ab.build()`, or, for a pipeline, with `return wallaroo.build_application(name, pipeline)`."
         )
     return application
 

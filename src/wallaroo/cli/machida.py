@@ -14,6 +14,7 @@ import click
 
 from wallaroo._version import __version__
 from wallaroo.cli import loading
+from wallaroo.cli.drawn import show_drawing
 from wallaroo.cli.original_flags import MEANINGLESS, acknowledged, original_flags
 from wallaroo.cli.screen import plain_errors, say
 from wallaroo.errors import WallarooError
@@ -67,7 +68,7 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
     type=click.Choice(_LOG_LEVELS),
     default="warn",
     show_default=True,
-    help="How much Spark writes to its log file.",
+    help="How much Spark writes to its log file; debug also draws the application at the start.",
 )
 @original_flags
 @click.version_option(__version__, "--version", prog_name="machida")
@@ -103,6 +104,8 @@ def run_application(setup: Callable[[list[str]], Any], arguments: list[str], giv
     application = loading.build(setup, arguments)
     from wallaroo.engine.main import Run  # noqa: PLC0415 - what --help and mistakes do not need
 
+    if given.get("log_level") == "debug":
+        show_drawing(application)
     click.secho(f"{application.name}", bold=True, nl=False)
     click.secho(f"  (Wallaroo {__version__})", dim=True)
     if unused := acknowledged(given):

@@ -1,4 +1,4 @@
-"""The `wallaroo` command: tools around a running application."""
+"""The `wallaroo` command: tools to start, check and feed an application."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from wallaroo._version import __version__
 
 # Each command's module is imported only when it is called; its line in the overview stands here.
 _COMMANDS = {
+    "new": "Make the folder of a new application, ready to run.",
+    "check": "Draw an application and list its mistakes, without running it.",
     "send": "Send the lines or frames of a file over TCP.",
     "receive": "Listen on an address and print what comes.",
 }
@@ -37,9 +39,13 @@ class _CommandsOnDemand(click.Group):
 @click.command(cls=_CommandsOnDemand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="wallaroo")
 def main() -> None:
-    """Tools around a running Wallaroo application, which `machida` runs.
+    """Tools around a Wallaroo application, which `machida` runs.
 
     \b
+    Begin with an application that works:
+      wallaroo new my_application
+    See how it is put together:
+      wallaroo check word_count
     Print what the application sends to 127.0.0.1:7002:
       wallaroo receive 127.0.0.1:7002
     Run it:

@@ -36,7 +36,7 @@ class DeadLetters:
 
     def _report(self, record: dict[str, Any]) -> None:
         # The words of an error often name the message; its class and the place it comes from make the kind.
-        place = record["traceback"].removesuffix(record["error"])
+        place = record["traceback"].rpartition(record["error"])[0]
         kind = (record["pipeline"], record["step"], record["error"].partition(":")[0], place)
         where = f"Pipeline {record['pipeline']!r}, step {record['step']!r}"
         repeated = self._kinds.get(kind)

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.api.configs import TCPSourceConfig
+from wallaroo.api.generators import GenSourceConfig
 from wallaroo.connectors.base import Notice, StoppedError
 from wallaroo.engine.egress import Egress
 from wallaroo.engine.home import Home, check_layout, default_home
@@ -27,7 +28,7 @@ from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig, SourceEndpoint
 from wallaroo.ingress.process import IngressProcess
 from wallaroo.topology.levels import state_levels
-from wallaroo.topology.model import Application
+from wallaroo.topology.model import Application, Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,11 +129,7 @@ class Run:
     def _start_ingress(self) -> None:
         folder = tempfile.mkdtemp(prefix="wallaroo-")  # Paths of sockets must be short; the home's may be long.
         self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
-        endpoints = []
-        for pipeline in self.application.pipelines:
-            assert isinstance(pipeline.source, TCPSourceConfig)
-            log = str(self.home.log_of(pipeline.name))
-            endpoints.append(SourceEndpoint(pipeline.name, *pipeline.source.address, pipeline.source.decoder, log))
+        endpoints = [self._endpoint(pipeline) for pipeline in self.application.pipelines]
         config = IngressConfig(endpoints, control_path=f"{folder}/ingress", token=self._token)
         ingress = IngressProcess(config, self._warn)
         addresses = ingress.start()
@@ -141,6 +138,14 @@ class Run:
         self._client = IngressClient(config.control_path, self._token)
         for name, (host, port) in addresses.items():
             self._say(f"  listening   {host}:{port} for {name!r}")
+
+    def _endpoint(self, pipeline: Pipeline) -> SourceEndpoint:
+        source = pipeline.source
+        log = str(self.home.log_of(pipeline.name))
+        if isinstance(source, GenSourceConfig):
+            return SourceEndpoint(pipeline.name, "", 0, source.decoder, log, source.generator)
+        assert isinstance(source, TCPSourceConfig)
+        return SourceEndpoint(pipeline.name, *source.address, source.decoder, log)
 
     def _start_query(self, session: SparkSession, plan: Plan) -> None:
         from wallaroo.engine.query import start_query  # noqa: PLC0415 - imports Spark

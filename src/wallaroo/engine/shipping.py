@@ -13,6 +13,7 @@ import os
 import pickle
 import sys
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 
 from wallaroo.errors import WallarooError
+from wallaroo.topology.model import Application
 
 if TYPE_CHECKING:
     from wallaroo.engine.plan import Plan
@@ -80,22 +82,40 @@ def _load_plan(ref: PlanRef) -> Plan:
     return plan
 
 
-def _why_not(plan: Plan, error: Exception) -> str:
-    """Name the part of the application that cannot be pickled."""
-    for pipeline in plan.application.pipelines:
+def picklable_mistakes(application: Application) -> Iterator[str]:
+    """Yield a sentence for each part of the application that cannot be sent to the workers."""
+    named = False
+    for pipeline in application.pipelines:
         parts: list[tuple[str, Any]] = [("the decoder", pipeline.source)]
         parts += [(f"step {step.name!r}", step) for step in pipeline.steps]
         parts += [("an encoder", sink) for sink in pipeline.sinks]
         for label, part in parts:
-            try:
-                cloudpickle.dumps(part)
-            except Exception as cause:  # noqa: BLE001 - whatever a user's object raises when pickled
-                return (
-                    f"Pipeline {pipeline.name!r}: {label} cannot be sent to the workers ({cause}). Pass its class "
+            if error := _pickling_error(part):
+                named = True
+                yield (
+                    f"pipeline {pipeline.name!r}: {label} cannot be sent to the workers ({error}). Pass its class "
                     "instead of an instance, so that each worker makes its own, or create what cannot be pickled "
-                    "(a lock, a file, a connection) when it is first used."
+                    "(a lock, a file, a connection) when it is first used"
                 )
-    return f"The application cannot be sent to the workers: {error}"
+    # What was declared travels too, also where it is no part: the builder of a state that another step has made.
+    if not named and (error := _pickling_error(application)):
+        yield f"the application cannot be sent to the workers ({error})"
+
+
+def _pickling_error(thing: Any) -> Exception | None:
+    try:
+        cloudpickle.dumps(thing)
+    except Exception as error:  # noqa: BLE001 - whatever a user's object raises when pickled
+        return error
+    return None
+
+
+def _why_not(plan: Plan, error: Exception) -> str:
+    """Name the parts of the plan that cannot be pickled."""
+    mistakes = list(picklable_mistakes(plan.application))
+    if not mistakes:
+        return f"The application cannot be sent to the workers: {error}"
+    return "\n".join(f"{mistake[0].upper()}{mistake[1:]}." for mistake in mistakes)
 
 
 def bundle_modules(target: Path) -> Path | None:

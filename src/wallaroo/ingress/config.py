@@ -20,6 +20,7 @@ class SourceEndpoint:
     """Where a source listens (port 0: any free one), how its bytes are framed and where its log is kept.
 
     `name` is the pipeline's. `decoder` may be a class: an instance is then made in the ingress process.
+    A source with a `generator` does not listen: it makes its messages itself.
     """
 
     name: str
@@ -27,6 +28,7 @@ class SourceEndpoint:
     port: int
     decoder: Any
     log_directory: str
+    generator: Any = None
 
 
 @dataclass(frozen=True)

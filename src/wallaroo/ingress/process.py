@@ -45,7 +45,7 @@ class IngressProcess:
         return child.pid if child is not None and child.poll() is None else None
 
     def start(self) -> dict[str, tuple[str, int]]:
-        """Start the process and return for each source the address that it listens on.
+        """Start the process and return for each source that listens its address.
 
         Raises:
             WallarooError: The process cannot do what it should; the text is the process' own.
@@ -53,7 +53,10 @@ class IngressProcess:
         addresses = self._start_child()
         self._config = replace(
             self._config,
-            sources=[replace(source, port=addresses[source.name][1]) for source in self._config.sources],
+            sources=[
+                replace(source, port=addresses[source.name][1]) if source.name in addresses else source
+                for source in self._config.sources
+            ],
         )
         self._supervisor = threading.Thread(target=self._supervise, name="wallaroo-ingress", daemon=True)
         self._supervisor.start()

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import select
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wallaroo.ingress.generator import Generator
 from wallaroo.ingress.listen import open_sockets
 from wallaroo.ingress.source import Source, SourceStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from wallaroo.ingress.config import IngressConfig
+    from wallaroo.ingress.config import IngressConfig, SourceEndpoint
 
 LISTEN_BACKLOG = 1024
 
@@ -32,6 +34,8 @@ class IngressServer:
         self._config = config
         self.sources: dict[str, Source] = {}
         self._servers: list[asyncio.Server] = []
+        self._generators: list[asyncio.Task[None]] = []
+        self._notice = on_notice
         self._waiters: set[asyncio.Future[None]] = set()
         self._drained: asyncio.Task[None] | None = None
         self.nudged = False
@@ -47,12 +51,19 @@ class IngressServer:
         addresses = {}
         loop = asyncio.get_running_loop()
         for endpoint in self._config.sources:
+            if endpoint.generator is not None:
+                self._generators.append(loop.create_task(self._generator_of(endpoint).run()))
+                continue
             sockets = open_sockets(endpoint)
             addresses[endpoint.name] = sockets[0].getsockname()[:2]
             factory = self.sources[endpoint.name].new_connection
             for sock in sockets:
                 self._servers.append(await loop.create_server(factory, sock=sock, backlog=LISTEN_BACKLOG))
         return addresses
+
+    def _generator_of(self, endpoint: SourceEndpoint) -> Generator:
+        source = self.sources[endpoint.name]
+        return Generator(endpoint.generator, source, Path(endpoint.log_directory), self._notice)
 
     @property
     def draining(self) -> bool:
@@ -95,6 +106,8 @@ class IngressServer:
 
     def close(self) -> None:
         """Close the logs."""
+        for generator in self._generators:
+            generator.cancel()
         for server in self._servers:
             server.close()
         for source in self.sources.values():
@@ -110,6 +123,8 @@ class IngressServer:
             if not self._connections_waiting():
                 break
             await asyncio.sleep(0)
+        for generator in self._generators:
+            generator.cancel()
         for server in self._servers:
             server.close()
         # It takes the event loop a few turns to go from an accepted socket to a connection.

@@ -80,13 +80,23 @@ class Source:
         """Return the index after the last message in the log."""
         return self._log.end
 
+    @property
+    def backlog_bytes(self) -> int:
+        """Return how much in the log is not processed yet."""
+        return self._log.bytes_after(self._log.committed)
+
+    @property
+    def held_back(self) -> bool:
+        """Return whether the log takes nothing more for now."""
+        return self._too_much or bool(self._unwritten)
+
     def status(self) -> SourceStatus:
         """Return how the source is doing."""
         return SourceStatus(
             connections=len(self._connections),
             start=self._log.start,
             end=self._log.end,
-            backlog_bytes=self._log.bytes_after(self._log.committed),
+            backlog_bytes=self.backlog_bytes,
             total_messages=self._total_messages,
             total_bytes=self._total_bytes,
         )
@@ -94,7 +104,7 @@ class Source:
     def opened(self, connection: Connection) -> None:
         """Take note of a new connection."""
         self._connections.add(connection)
-        if self._held_back and connection.transport is not None:
+        if self.held_back and connection.transport is not None:
             connection.transport.pause_reading()
 
     def closed(self, connection: Connection) -> None:
@@ -181,10 +191,6 @@ class Source:
         """Return whether there is no connection."""
         return not self._connections
 
-    @property
-    def _held_back(self) -> bool:
-        return self._too_much or bool(self._unwritten)
-
     def _append(self, payloads: list[bytes]) -> None:
         before = self._log.data_bytes
         self._log.append(payloads)
@@ -236,7 +242,7 @@ class Source:
                 connection.transport.pause_reading()
 
     def _go_on(self) -> None:
-        if self._held_back:
+        if self.held_back:
             return
         for connection in self._connections:
             if connection.transport is not None:

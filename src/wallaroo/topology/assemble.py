@@ -1,4 +1,4 @@
-"""From the declarations that a builder wrote down to an application, or to the list of its mistakes."""
+"""From the declarations that a builder or a pipeline wrote down to an application, or to the list of its mistakes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from wallaroo.topology import validate
 from wallaroo.topology.endpoints import sink_list_mistakes, sink_mistakes, source_mistakes
 from wallaroo.topology.inspection import MISSING, label
 from wallaroo.topology.levels import order_mistakes
+from wallaroo.topology.lines import SINK_METHODS, Line, one_line_for_each_source
 from wallaroo.topology.model import (
     Application,
     Computation,
+    KeyBy,
     Pipeline,
     State,
     StateComputation,
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def assemble(name: Any, declarations: Sequence[tuple[Any, ...]], slips: Iterable[str] = ()) -> Application:
-    """Return the application, or raise one WallarooParameterError that lists all mistakes.
+    """Return the application of a builder, or raise one WallarooParameterError that lists all mistakes.
 
     Args:
         name: The name of the application.
@@ -35,6 +37,36 @@ def assemble(name: Any, declarations: Sequence[tuple[Any, ...]], slips: Iterable
     assembly = _Assembly()
     for method, *arguments in declarations:
         assembly.take(method, arguments)
+    return _application(name, assembly, declarations, slips)
+
+
+def assemble_lines(name: Any, lines: Iterable[Line], slips: Iterable[str] = ()) -> Application:
+    """Return the application of chained pipelines, or raise one WallarooParameterError that lists all mistakes.
+
+    Args:
+        name: The name of the application.
+        lines: What was declared from each source on; the same source may be there several times.
+        slips: Mistakes that the lines do not show; without lines there must be one.
+    """
+    assembly = _Assembly()
+    kept, mistakes = one_line_for_each_source(lines)
+    declarations: list[tuple[Any, ...]] = []
+    for line in kept:
+        for declaration in (line.source, *line.declarations):
+            assembly.take(declaration.method, list(declaration.arguments), declaration)
+        for declaration in line.more_sinks:
+            assembly.take_sinks(declaration.method, list(declaration.arguments), declaration)
+        taken = (line.source, *line.declarations, *line.more_sinks)
+        declarations += [(declaration.method, *declaration.arguments) for declaration in taken]
+    if not kept:
+        named = validate.name_mistakes(name, "the name of the application")
+        raise WallarooParameterError(mistakes_text(name, [*named, *slips]))
+    return _application(name, assembly, declarations, [*slips, *mistakes])
+
+
+def _application(
+    name: Any, assembly: _Assembly, declarations: Sequence[tuple[Any, ...]], slips: Iterable[str]
+) -> Application:
     pipelines = tuple(draft.finished() for draft in assembly.drafts)
     mistakes = [
         *validate.name_mistakes(name, "the name of the application"),
@@ -46,10 +78,15 @@ def assemble(name: Any, declarations: Sequence[tuple[Any, ...]], slips: Iterable
         *order_mistakes(pipelines),
     ]
     if mistakes:
-        count = "a mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
-        lines = "".join(f"\n  - {mistake}." for mistake in mistakes)
-        raise WallarooParameterError(f"The application {name!r} has {count}:{lines}")
+        raise WallarooParameterError(mistakes_text(name, mistakes))
     return Application(name, pipelines, list(declarations))
+
+
+def mistakes_text(name: Any, mistakes: Sequence[str]) -> str:
+    """Return the list of an application's mistakes as users read it."""
+    count = "a mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
+    lines = "".join(f"\n  - {mistake}." for mistake in mistakes)
+    return f"The application {name!r} has {count}:{lines}"
 
 
 @dataclass
@@ -62,6 +99,8 @@ class _Draft:
     sinks: list[Any] = field(default_factory=list)
     steps_declared: int = 0
     has_sink: bool = False
+    chained: bool = False
+    """Whether it was started with `wallaroo.source` and not with a builder."""
 
     def finished(self) -> Pipeline:
         return Pipeline(self.name, self.source, tuple(self.steps), tuple(self.sinks))
@@ -75,33 +114,41 @@ class _Assembly:
         self.drafts: list[_Draft] = []
         self._open: _Draft | None = None
         self._states: dict[str, tuple[State, str]] = {}
+        self._mark: object = None
+        self._noted: set[tuple[int, str]] = set()
 
-    def take(self, method: str, arguments: list[Any]) -> None:
+    def take(self, method: str, arguments: list[Any], mark: object = None) -> None:
+        """Take one declaration. What is wrong with one that several lines share is told once: `mark` identifies it."""
+        self._mark = mark
         if method == "done":
             self._open = None
-        elif method == "new_pipeline":
-            self._new_pipeline(arguments)
-        elif method in ("to_sink", "to_sinks"):
-            self._sinks(method, arguments)
+        elif method in ("new_pipeline", "source"):
+            self._new_pipeline(method, arguments)
+        elif method in SINK_METHODS:
+            self._note(self._where(method, arguments), self._place_mistakes(method))
+            self.take_sinks(method, arguments, mark)
         else:
             self._step(method, arguments)
 
-    def _new_pipeline(self, arguments: list[Any]) -> None:
+    def _new_pipeline(self, method: str, arguments: list[Any]) -> None:
         name, source = arguments
         position = f"pipeline {len(self.drafts) + 1}"
         where = f"pipeline {name!r}" if isinstance(name, str) and name else position
-        self._note(where, validate.missing_arguments("new_pipeline", arguments))
+        self._note(where, validate.missing_arguments(method, arguments))
         if name is not MISSING:
-            self._note(where, validate.name_mistakes(name, "the name of the pipeline"))
+            what = "source" if method == "source" else "pipeline"
+            self._note(where, validate.name_mistakes(name, f"the name of the {what}"))
         if source is not MISSING:
             self._note(where, source_mistakes(source))
-        self._open = _Draft(name if isinstance(name, str) and name else position, source)
+        called = name if isinstance(name, str) and name else position
+        self._open = _Draft(called, source, chained=method == "source")
         self.drafts.append(self._open)
 
-    def _sinks(self, method: str, arguments: list[Any]) -> None:
-        where = self._where(method, arguments[0])
+    def take_sinks(self, method: str, arguments: list[Any], mark: object = None) -> None:
+        """Take the sinks of a declaration, also behind those of another one."""
+        self._mark = mark
+        where = self._where(method, arguments)
         self._note(where, validate.missing_arguments(method, arguments))
-        self._note(where, self._place_mistakes(method))
         given = arguments[0]
         if method == "to_sinks" and given is not MISSING:
             self._note(where, sink_list_mistakes(given))
@@ -117,7 +164,7 @@ class _Assembly:
     def _step(self, method: str, arguments: list[Any]) -> None:
         if self._open is not None:
             self._open.steps_declared += 1
-        where = self._where(method, arguments[0])
+        where = self._where(method, arguments)
         self._note(where, self._place_mistakes(method))
         mistakes = list(validate.missing_arguments(method, arguments))
         step = self._step_of(method, arguments, mistakes)
@@ -126,11 +173,19 @@ class _Assembly:
             self._open.steps.append(step)
 
     def _step_of(self, method: str, arguments: list[Any], mistakes: list[str]) -> Step | None:
+        if method == "collect":
+            return KeyBy("collect", None)
+        if method == "key_by":
+            return _key_by(arguments[0], mistakes)
         target, *about_state = arguments
-        stateful = bool(about_state)
         instance = None if target is MISSING else _made(target, mistakes)
+        if hasattr(instance, "own_state"):
+            return self._step_with_own_state(method, target, instance, mistakes)
+        stateful = bool(about_state)
         if instance is not None:
-            mistakes.extend(validate.computation_mistakes(instance, label(target), stateful=stateful))
+            chained = self._open is not None and self._open.chained
+            found = validate.computation_mistakes(instance, label(target), stateful=stateful, chained=chained)
+            mistakes.extend(found)
         state = self._state_of(method, about_state, mistakes) if stateful else None
         if mistakes or instance is None:
             return None
@@ -139,6 +194,16 @@ class _Assembly:
             return Computation(name, target, multi)
         partition = about_state[2] if state.partitioned else None
         return StateComputation(name, target, multi, state, partition)
+
+    def _step_with_own_state(
+        self, method: str, target: Any, instance: Any, mistakes: list[str]
+    ) -> StateComputation | None:
+        mistakes.extend(validate.own_state_mistakes(label(target), instance.own_state, method))
+        if mistakes:
+            return None
+        name, multi = instance.name(), callable(getattr(instance, "compute_multi", None))
+        state = self._shared(State(name, instance.own_state, partitioned=True, keys=None), mistakes)
+        return None if mistakes else StateComputation(name, target, multi, state, None, output_only=True)
 
     def _state_of(self, method: str, about_state: list[Any], mistakes: list[str]) -> State | None:
         target, name, *partitioning = about_state
@@ -166,25 +231,39 @@ class _Assembly:
         mistakes.extend(validate.shared_state_mistakes(state, earlier, pipeline))
         return earlier
 
-    def _where(self, method: str, first_argument: Any) -> str:
-        shown = "" if first_argument is MISSING else f" {label(first_argument)}"
+    def _where(self, method: str, arguments: list[Any]) -> str:
+        shown = f" {label(arguments[0])}" if arguments and arguments[0] is not MISSING else ""
         if self._open is None:
             return f"{method}{shown}"
-        if method in ("to_sink", "to_sinks"):
+        if method in SINK_METHODS:
             return f"pipeline {self._open.name!r}, {method}"
         return f"pipeline {self._open.name!r}, step {self._open.steps_declared} ({method}{shown})"
 
     def _place_mistakes(self, method: str) -> Iterator[str]:
-        is_sink = method in ("to_sink", "to_sinks")
+        is_sink = method in SINK_METHODS
         if self._open is None:
             yield f"there is no open pipeline: write new_pipeline(name, source_config) before {method}"
         elif self._open.has_sink and is_sink:
             yield "the pipeline already has its sink: write to_sinks([one, another]) once for several"
+        elif self._open.has_sink and self._open.chained:
+            yield (
+                "a step cannot come after the sink: put it before, and where it is for several pipelines, merge them "
+                "before their sinks"
+            )
         elif self._open.has_sink:
             yield "a step cannot come after the sink: put it before, or open another pipeline first"
 
     def _note(self, where: str, mistakes: Iterable[str]) -> None:
-        self.mistakes.extend(f"{where}: {mistake}" for mistake in mistakes)
+        for mistake in mistakes:
+            if self._mark is None or (id(self._mark), mistake) not in self._noted:
+                self._noted.add((id(self._mark), mistake))
+                self.mistakes.append(f"{where}: {mistake}")
+
+
+def _key_by(target: Any, mistakes: list[str]) -> KeyBy | None:
+    if target is not MISSING:
+        mistakes.extend(validate.partition_mistakes(target, "key_extractor"))
+    return None if mistakes else KeyBy(f"key_by {label(target)}", target)
 
 
 def _made(target: Any, mistakes: list[str]) -> Any | None:

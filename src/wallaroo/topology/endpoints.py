@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from wallaroo.errors import WallarooParameterError
 from wallaroo.topology.addresses import port_number
 from wallaroo.topology.inspection import a_kind_of, accepts, call_text, label
+from wallaroo.topology.validate import making_mistakes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,9 @@ def source_mistakes(config: Any) -> Iterator[str]:
         yield f"the source must be a source config; got {a_kind_of(config)}: {hint}write {_A_SOURCE}"
         return
     yield from _address_mistakes(config, "source")
+    yield from _limit_mistakes(config)
+    if hasattr(config, "generator"):
+        yield from _generator_mistakes(config.generator)
     yield from _decoder_mistakes(config.decoder)
 
 
@@ -54,6 +58,35 @@ def _address_mistakes(config: Any, role: str) -> Iterator[str]:
             port_number(config.port)
         except WallarooParameterError as error:
             yield f"{role}: {error}"
+
+
+def _limit_mistakes(config: Any) -> Iterator[str]:
+    name = getattr(config, "name", None)
+    if name is not None and not (isinstance(name, str) and name):
+        yield f"the name of the source config must be a string; got {a_kind_of(name)}"
+    for limit in ("parallelism", "max_size", "max_received_count"):
+        given = getattr(config, limit, 1)
+        if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+            yield f"{limit} of the source must be a whole number, 1 or more; got {a_kind_of(given)}"
+
+
+def _generator_mistakes(generator: Any) -> Iterator[str]:
+    shown = label(generator)
+    lacking = [method for method in ("initial_value", "apply") if not callable(getattr(generator, method, None))]
+    if lacking:
+        yield (
+            f"the generator {shown} has no method {_listed(lacking)}: a generator is an object with initial_value(), "
+            "which returns the first message, and apply(v), which returns the one after v"
+        )
+    elif inspect.isclass(generator):
+        yield from making_mistakes(generator)
+    elif not accepts(generator.initial_value, 0):
+        yield (
+            f"initial_value of the generator {shown} must allow no arguments; it is written as "
+            f"{call_text(generator.initial_value, 'initial_value')}"
+        )
+    else:
+        yield from _call_mistakes(generator.apply, f"the generator {shown}", "apply", "v")
 
 
 def _decoder_mistakes(decoder: Any) -> Iterator[str]:

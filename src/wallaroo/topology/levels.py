@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 _WHY_AND_WAYS_OUT = (
     "All pipelines run as one query in which each state has one place, so every pipeline has to pass the "
     "states in the same order, and each of them once. Ways out: use a different state name in one of the "
-    "steps; change the order of the steps; or split the work into two applications connected by TCP"
+    "steps (with the state in its decorator, a computation's name is its state's too); change the order of the "
+    "steps; or split the work into two applications connected by TCP"
 )
 
 

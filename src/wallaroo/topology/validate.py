@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from wallaroo.errors import WallarooParameterError
 from wallaroo.topology.addresses import clash
 from wallaroo.topology.inspection import MISSING, a_kind_of, accepts, call_text, label
+from wallaroo.topology.model import KeyBy
 
 if TYPE_CHECKING:
     from wallaroo.topology.model import Pipeline, State
@@ -29,6 +30,12 @@ CALLS: dict[str, tuple[tuple[str, str], ...]] = {
         ("name", '"pipeline name"'),
         ("source_config", "wallaroo.TCPSourceConfig(host, port, decoder)"),
     ),
+    "source": (
+        ("name", '"source name"'),
+        ("source_config", "wallaroo.TCPSourceConfig(host, port, decoder)"),
+    ),
+    "key_by": (("key_extractor", "key_extractor"),),
+    "collect": (),
     "to": (("computation", "computation"),),
     "to_parallel": (("computation", "computation"),),
     "to_stateful": (
@@ -45,7 +52,7 @@ CALLS: dict[str, tuple[tuple[str, str], ...]] = {
     "to_sink": (("sink_config", "wallaroo.TCPSinkConfig(host, port, encoder)"),),
     "to_sinks": (("sink_configs", "[wallaroo.TCPSinkConfig(host, port, encoder)]"),),
 }
-"""The arguments that each method of the builder needs, each with what to write for it."""
+"""The arguments that each method of builders and pipelines needs, each with what to write for it."""
 
 
 def missing_arguments(method: str, arguments: Sequence[Any]) -> Iterator[str]:
@@ -73,14 +80,22 @@ def making_mistakes(target: Any) -> Iterator[str]:
         yield f"{name} cannot be made without arguments: give an object, {made}, not the class"
 
 
-def computation_mistakes(computation: Any, shown: str, *, stateful: bool) -> Iterator[str]:
-    """Check a computation (an object, not a class), called `shown`, for a step with or without state."""
+def computation_mistakes(computation: Any, shown: str, *, stateful: bool, chained: bool = False) -> Iterator[str]:
+    """Check a computation (an object, not a class), called `shown`, for a step with or without state.
+
+    In a chained pipeline, made with `wallaroo.source`, a computation brings its state or has none.
+    """
     decorator = "@wallaroo.state_computation" if stateful else "@wallaroo.computation"
     methods = [each for each in ("compute", "compute_multi") if callable(getattr(computation, each, None))]
     if inspect.isroutine(computation) or isinstance(computation, functools.partial):
         yield (
             f'{shown} is a plain function: write {decorator}("{shown}") above it, or '
             f'{decorator}_multi("{shown}") if it returns a list of outputs'
+        )
+    elif not methods and callable(getattr(computation, "initial_accumulator", None)):
+        yield (
+            f"{shown} is an aggregation, which is for windows, and windows come in a later release: until then gather "
+            'the messages in the state of a @wallaroo.state_computation("step name", StateClass)'
         )
     elif not methods:
         arguments = "data, state" if stateful else "data"
@@ -96,7 +111,7 @@ def computation_mistakes(computation: Any, shown: str, *, stateful: bool) -> Ite
         )
     else:
         yield from _computation_name_mistakes(computation, shown)
-        yield from _kind_mistakes(computation, shown, methods[0], stateful=stateful)
+        yield from _kind_mistakes(computation, shown, methods[0], stateful=stateful, chained=chained)
 
 
 def _computation_name_mistakes(computation: Any, shown: str) -> Iterator[str]:
@@ -112,7 +127,7 @@ def _computation_name_mistakes(computation: Any, shown: str) -> Iterator[str]:
     yield from name_mistakes(name, f"what name() of {shown} returns")
 
 
-def _kind_mistakes(computation: Any, shown: str, method: str, *, stateful: bool) -> Iterator[str]:
+def _kind_mistakes(computation: Any, shown: str, method: str, *, stateful: bool, chained: bool) -> Iterator[str]:
     """Check that a computation with state is used where there is one, and one without where there is none."""
     function = getattr(computation, method)
     wanted, other = (2, 1) if stateful else (1, 2)
@@ -125,10 +140,31 @@ def _kind_mistakes(computation: Any, shown: str, method: str, *, stateful: bool)
         yield f"{method} of {shown} must allow {expected}; it is written as {call_text(function, method)}"
     elif stateful:
         yield f"{shown} is a computation without state: write to({shown}) or to_parallel({shown})"
+    elif chained:
+        decorator = "state_computation_multi" if method == "compute_multi" else "state_computation"
+        yield (
+            f"{shown} is a state computation that does not bring its state: write a function with "
+            f'@wallaroo.{decorator}("step name", StateClass) above it that returns the output alone, without '
+            "save_state; or use it as it is with wallaroo.ApplicationBuilder"
+        )
     else:
         yield (
             f'{shown} is a state computation: write to_stateful({shown}, StateClass, "state name") or '
             f'to_state_partition({shown}, StateClass, "state name", partition_function, partition_keys)'
+        )
+
+
+def own_state_mistakes(shown: str, state: Any, method: str) -> Iterator[str]:
+    """Check where a state computation called `shown` is used that brings its `state`: it takes no other."""
+    if method == "to":
+        return
+    brings = f"{shown} is a state computation that brings its state, {label(state)}: write to({shown})"
+    if method == "to_parallel":
+        yield brings
+    else:
+        yield (
+            f"{brings}, after key_by(key_extractor) in a pipeline made with wallaroo.source if each key has a state of "
+            f"its own; or leave the state out of its decorator, return (output, save_state), and keep {method}"
         )
 
 
@@ -156,15 +192,17 @@ def state_mistakes(state: Any) -> Iterator[str]:
         )
 
 
-def partition_mistakes(partition: Any) -> Iterator[str]:
-    """Check what picks the key of a message."""
+def partition_mistakes(partition: Any, kind: str = "partition") -> Iterator[str]:
+    """Check what picks the key of a message: a `partition`, or, for `key_by`, a `key_extractor`."""
     shown = label(partition)
+    role = {"partition": "partition function", "key_extractor": "key extractor"}[kind]
     if inspect.isroutine(partition):
-        yield f"the partition function {shown} is a plain function: write @wallaroo.partition above it"
-    elif not callable(getattr(partition, "partition", None)):
+        yield f"the {role} {shown} is a plain function: write @wallaroo.{kind} above it"
+    # Texts have a method of this name for something else.
+    elif isinstance(partition, str | bytes) or not callable(getattr(partition, "partition", None)):
         yield (
-            f"the partition function {shown} has no method partition: write a function with "
-            "@wallaroo.partition above it, or a class with partition(data)"
+            f"the {role} {shown} has no method partition: write a function with @wallaroo.{kind} above it, or a class "
+            "with partition(data)"
         )
     elif inspect.isclass(partition):
         yield from making_mistakes(partition)
@@ -242,7 +280,8 @@ def step_name_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
     """Check that steps of one pipeline which have the same name are the same computation."""
     for pipeline in pipelines:
         first: dict[str, Any] = {}
-        for step in pipeline.steps:
+        # Steps that only pick a key have no name of their own: they are called after what picks it.
+        for step in (step for step in pipeline.steps if not isinstance(step, KeyBy)):
             if first.setdefault(step.name, step.target) is not step.target:
                 yield (
                     f"pipeline {pipeline.name!r}: two different steps are called {step.name!r}: give each a "

@@ -1,0 +1,86 @@
+"""A source that makes its own messages: a generator of the user's, whose values go into the log like any others.
+
+After a restart it goes on where it stopped: beside the log lies the last value, and how many messages there were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from wallaroo.ingress.source import Source
+from wallaroo.topology.model import instance_of
+
+_VALUES_AT_ONCE = 1000
+_SECONDS_AT_ONCE = 0.02
+_BACKLOG_BYTES = 4 << 20
+"""How far a generator runs ahead of the engine: further would only fill the disk."""
+
+
+class Generator:
+    """Makes values with `initial_value()` and `apply(value)` until one is None."""
+
+    def __init__(self, target: Any, source: Source, directory: Path, notice: Callable[[str], None]) -> None:
+        self._generator = instance_of(target)
+        self._source = source
+        self._place = directory / "generator"
+        self._notice = notice
+
+    async def run(self) -> None:
+        """Make values as fast as they are processed."""
+        try:
+            value = await asyncio.to_thread(self._first)
+            while value is not None:
+                value = await self._go_on_from(value)
+        except Exception as error:  # noqa: BLE001 - user code
+            self._notice(
+                f"The generator of {self._source.name!r} failed with {type(error).__name__}: {error}. "
+                "It makes no more values; the application goes on with those it made."
+            )
+
+    async def _go_on_from(self, value: Any) -> Any:
+        """Put `value` and some after it into the log, and return the next one."""
+        made = [value]
+        try:
+            # In a thread: user code may take its time, and other sources must not wait for it.
+            return await asyncio.to_thread(self._some, made)
+        finally:
+            self._source.received([pickle.dumps(each, pickle.HIGHEST_PROTOCOL) for each in made])
+            if not self._source.held_back:
+                self._remember(made[-1])
+            while self._source.backlog_bytes > _BACKLOG_BYTES or self._source.held_back:  # noqa: ASYNC110
+                await asyncio.sleep(_SECONDS_AT_ONCE)  # Nobody tells when there is room again; looking is cheap.
+
+    def _some(self, made: list[Any]) -> Any:
+        """Add values to `made` for a while, and return the one that comes next."""
+        deadline = time.monotonic() + _SECONDS_AT_ONCE
+        value = self._generator.apply(made[-1])
+        while value is not None and len(made) < _VALUES_AT_ONCE and time.monotonic() < deadline:
+            made.append(value)
+            value = self._generator.apply(value)
+        return value
+
+    def _first(self) -> Any:
+        return self._resumed() if self._source.end else self._generator.initial_value()
+
+    def _remember(self, last: Any) -> None:
+        new = self._place.with_suffix(".new")
+        new.write_bytes(pickle.dumps((self._source.end, last), pickle.HIGHEST_PROTOCOL))
+        new.replace(self._place)
+
+    def _resumed(self) -> Any:
+        """Return the value after the last one in the log."""
+        if self._place.exists():
+            known, value = pickle.loads(self._place.read_bytes())
+        else:
+            known, value = 1, self._generator.initial_value()
+        # The place is noted after the log is written, so it can be behind, never ahead.
+        for _ in range(self._source.end - known + 1):
+            if value is None:
+                return None
+            value = self._generator.apply(value)
+        return value

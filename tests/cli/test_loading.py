@@ -1,0 +1,133 @@
+"""What is said about modules that cannot be imported and applications that cannot be built."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import wallaroo
+from wallaroo.cli import loading
+from wallaroo.errors import WallarooError
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Return a function that writes a module into a folder of its own and imports it as machida does."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def write_and_import(text, **others):
+        for name, content in {"old_program": text, **others}.items():
+            (tmp_path / f"{name}.py").write_text(content)
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        try:
+            return loading.import_application("old_program")
+        finally:
+            for name in ("old_program", *others):
+                sys.modules.pop(name, None)
+
+    return write_and_import
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("print 'x'", "`print 'x'` is written `print('x')` in Python 3"),
+        ("except ValueError, e:", "`except ValueError, e:` is written `except ValueError as e:` in Python 3"),
+        ("x = `x`", "``x`` is written `repr(x)` in Python 3"),
+        ("x = 0777", "`0777` is written `0o777` in Python 3"),
+        ('exec "x = 1"', '`exec "x = 1"` is written `exec("x = 1")` in Python 3'),
+        ('raise ValueError, "no"', '`raise ValueError, "no"` is written `raise ValueError("no")` in Python 3'),
+        ('x = ur"x"', '`ur"x"` is written `r"x"` in Python 3'),
+    ],
+)
+def test_a_module_in_python_2_is_told_what_to_write(module, tmp_path, line, expected):
+    beginning = "try:\n    pass\n" if line.startswith("except") else "import wallaroo\n\n"
+    ending = "\n    pass\n" if line.startswith("except") else "\n"
+    with pytest.raises(WallarooError) as refused:
+        module(beginning + line + ending)
+    assert str(refused.value) == f"{tmp_path / 'old_program.py'}, line 3 is Python 2: {expected}."
+
+
+def test_a_module_that_another_one_imports_is_named(module, tmp_path):
+    with pytest.raises(WallarooError) as refused:
+        module("import old_helpers\n", old_helpers="def f():\n    print 'x'\n")
+    assert str(refused.value).startswith(f"{tmp_path / 'old_helpers.py'}, line 2 is Python 2: `print 'x'` is written")
+
+
+def test_other_mistakes_are_told_as_python_tells_them(module, tmp_path):
+    with pytest.raises(WallarooError) as refused:
+        module("x = 1\nx = (2\n")
+    assert str(refused.value) == f"{tmp_path / 'old_program.py'}, line 2: '(' was never closed."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import cPickle", "the module `cPickle` is called `pickle` in Python 3"),
+        ("letters = [x for x in xrange(26)]", "`xrange` is written `range` in Python 3"),
+        (
+            "import string\nletters = string.lowercase",
+            "`string.lowercase` is written `string.ascii_lowercase` in Python 3",
+        ),
+    ],
+)
+def test_errors_of_a_module_have_a_hint(module, text, expected):
+    with pytest.raises(WallarooError) as refused:
+        module(text)
+    assert str(refused.value).startswith("Importing old_program failed:\nTraceback (most recent call last):\n")
+    assert str(refused.value).endswith(f"\nThis looks like Python 2: {expected}.")
+
+
+def test_errors_of_a_module_without_a_hint_have_none(module):
+    with pytest.raises(WallarooError) as refused:
+        module("raise ValueError('no')")
+    assert str(refused.value).endswith("\nValueError: no")
+
+
+def test_errors_of_application_setup_have_a_hint(module):
+    text = "def application_setup(args):\n    return {}.iteritems()\n"
+    with pytest.raises(WallarooError) as refused:
+        loading.build(loading.setup_function(module(text)), [])
+    assert str(refused.value).startswith("application_setup failed:\nTraceback")
+    assert str(refused.value).endswith("This looks like Python 2: `d.iteritems()` is written `d.items()` in Python 3.")
+
+
+def test_a_module_in_python_2_that_application_setup_imports(tmp_path, monkeypatch):
+    (tmp_path / "late_program.py").write_text("print 'x'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def application_setup(args):
+        import late_program  # noqa: PLC0415
+
+        return late_program
+
+    with pytest.raises(WallarooError) as refused:
+        loading.build(application_setup, [])
+    assert str(refused.value).startswith(f"{tmp_path / 'late_program.py'}, line 1 is Python 2: ")
+
+
+@pytest.mark.parametrize(
+    "result",
+    [None, wallaroo.ApplicationBuilder("app"), wallaroo.source("words", None)],
+)
+def test_what_is_no_application_is_told_what_to_return(result):
+    with pytest.raises(WallarooError) as refused:
+        loading.build(lambda _: result, [])
+    assert str(refused.value) == (
+        f"application_setup returned {type(result).__name__} instead of an application: end it with "
+        "`return ab.build()`, or, for a pipeline, with `return wallaroo.build_application(name, pipeline)`."
+    )
+
+
+def test_machida_says_it_in_one_line(tmp_path):
+    (tmp_path / "greet.py").write_text("print 'hello'\n")
+    command = [sys.executable, "-c", "from wallaroo.cli.machida import main; main()", "--application-module", "greet"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(wallaroo.__file__).parents[1])}
+    finished = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert finished.returncode == 1
+    said = "line 1 is Python 2: `print 'hello'` is written `print('hello')` in Python 3."
+    assert finished.stderr == f"Error: {tmp_path / 'greet.py'}, {said}\n"
