@@ -43,9 +43,7 @@ TROUBLES = [
         "a boom",
         "a boom",
         "check",
-        traceback(
-            "check", 'raise ValueError("cannot work with " + text)', "ValueError: cannot work with a boom"
-        ),
+        traceback("check", 'raise ValueError("cannot work with " + text)', "ValueError: cannot work with a boom"),
     ),
     (
         "a one not many",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from wallaroo.errors import WallarooError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_ATTEMPTS = 4
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 
 _SETTINGS = {
@@ -56,7 +58,7 @@ _SETTINGS = {
     "spark.rpc.message.maxSize": "1024",
     "spark.python.worker.reuse": "true",
     # A task that fails is run again from the log, a few times, before the application gives up.
-    "spark.task.maxFailures": "4",
+    "spark.task.maxFailures": str(_ATTEMPTS),
 }
 
 _MERGED = {"spark.driver.extraJavaOptions"}
@@ -86,6 +88,15 @@ class SparkOptions:
     master: str = "local[*]"
     conf: dict[str, str] = field(default_factory=dict)
     log_level: str = "warn"
+
+    @property
+    def patient_master(self) -> str:
+        """Return the master with the retries that Spark otherwise only makes on a cluster.
+
+        >>> SparkOptions("local[*]").patient_master, SparkOptions("spark://host:7077").patient_master
+        ('local[*,4]', 'spark://host:7077')
+        """
+        return re.sub(r"^local\[(\*|\d+)\]$", rf"local[\1,{_ATTEMPTS}]", self.master)
 
     @property
     def local(self) -> bool:
@@ -124,6 +135,8 @@ def _start(settings: dict[str, str], home: Home) -> SparkSession:
             conf, popen_kwargs={"stdout": chatter, "stderr": chatter, "pass_fds": [home.lock]}
         )
         context = SparkContext(conf=conf, gateway=gateway)
+        # It would print a traceback when the JVM goes away; that is noticed, and told, elsewhere.
+        context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign] # noqa: SLF001
     except Exception as error:
         raise WallarooError(
             f"Spark could not be started ({_first_line(error)}). What it said is in {home.spark_log.parent}."
@@ -156,7 +169,7 @@ def _all_settings(name: str, home: Home, options: SparkOptions, java_options: st
     scratch = home.path / "scratch"
     settings = _SETTINGS | {
         "spark.app.name": name,
-        "spark.master": options.master,
+        "spark.master": options.patient_master,
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.driver.memory": "1g",
