@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from logging.handlers import RotatingFileHandler
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -126,6 +128,7 @@ def _start(settings: dict[str, str], home: Home) -> SparkSession:
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    _log_bridge_to_file(home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONHASHSEED"] = "0"  # Keys of users' own classes must hash alike in every worker.
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
@@ -193,6 +196,17 @@ def _chatter_file(home: Home) -> int:
     """Open the file for what the JVM and the workers write past the logger, started anew at each run."""
     path = home.spark_log.parent / "spark.out"
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+
+
+def _log_bridge_to_file(home: Home) -> None:
+    """Have the Python side of Spark's bridge log to a file: it would put tracebacks on the screen."""
+    from py4j import java_gateway  # noqa: PLC0415
+
+    log = logging.getLogger("py4j")
+    log.handlers = [RotatingFileHandler(home.spark_log.parent / "driver.log", maxBytes=1 << 20, backupCount=1)]
+    log.propagate = False
+    # Some of its lines go past its own logger to that of the whole program, which is the user's.
+    java_gateway.logging = log
 
 
 def _first_line(error: BaseException) -> str:
