@@ -1,5 +1,6 @@
 """Keys find the same bucket from everywhere, and buckets are spread evenly."""
 
+import dataclasses
 import enum
 import os
 import string
@@ -97,6 +98,7 @@ KEYS = r"""[
     frozenset({("x", frozenset({"y", "z"})), "w"}),
 ]"""
 ELSEWHERE = f"""
+import dataclasses
 import enum
 from wallaroo.engine.buckets import stable_hash
 class Colour(enum.Enum):
@@ -195,3 +197,30 @@ def test_spark_places_the_ids_evenly(spark):
     frame = spark.sql(f"select * from values {values} as t(id)").repartition(4, "id")
     placed = dict(frame.selectExpr("id", "spark_partition_id()").collect())
     assert [placed[id_] for id_ in ids] == [index % 4 for index in range(20)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    city: str
+    street: str | None
+    note: str = dataclasses.field(default="", compare=False)
+
+
+def test_a_dataclass_hashes_by_what_it_compares():
+    assert stable_hash(Place("Rome", None, "old")) == stable_hash(Place("Rome", None, "new"))
+    assert stable_hash(Place("Rome", None)) != stable_hash(Place("Rome", "Via Appia"))
+    assert stable_hash(Place("Rome", None)) == stable_hash((Place.__qualname__, "Rome", None))
+
+
+def test_a_dataclass_with_an_equality_of_its_own_is_asked_for_its_hash():
+    @dataclasses.dataclass
+    class Caseless:
+        name: str
+
+        def __eq__(self, other):
+            return self.name.lower() == other.name.lower()
+
+        def __hash__(self):
+            return len(self.name)
+
+    assert stable_hash(Caseless("Rome")) == stable_hash(Caseless("ROME"))

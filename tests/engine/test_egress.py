@@ -3,7 +3,7 @@
 import json
 import socket
 import threading
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -117,9 +117,11 @@ def test_stopping_leaves_the_batch_to_the_next_run(start, servers, stopping, tmp
 
 
 def test_receivers_are_looked_for_before_there_is_anything_to_send(start, servers):
-    with start() as egress:
+    with start() as egress, ExitStack() as connections:
         egress.connect()
+        accepted = []
         for server in servers:
             server.settimeout(PATIENCE)
-            connection, _ = server.accept()
-            connection.close()
+            accepted.append(connections.enter_context(server.accept()[0]))
+        egress.deliver(0, [sent(0, b"one"), sent(1, b"two")])
+        assert [connection.recv(10) for connection in accepted] == [b"one", b"two"]

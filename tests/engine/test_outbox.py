@@ -108,6 +108,7 @@ def test_sinks_dead_letters_and_printed_text_ride_on_the_carrier(make, dead_lett
     assert (dead.grp, dead.seq, dead.number) == (34, 12, 1)
     assert len(dead_letters([dead])) == 1
     assert printed == Chunk(PRINTED, 34, 12, 0, 0, "é?\n".encode())
+    assert list(outbox.take(12, 34)) == []
 
 
 def test_a_flood_of_printed_text_is_cut_short(outbox_of):

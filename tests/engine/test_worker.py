@@ -143,6 +143,31 @@ def test_an_attempt_that_never_commits_changes_nothing(make, tmp_path):
     assert sorted(first[1]) == ["('more', 1)", "('word', 2)"]
 
 
+class TaskKilledError(BaseException):
+    """Ends a task wherever it is, as Spark may."""
+
+
+def test_a_task_that_dies_half_way_changes_nothing(make, tmp_path):
+    def count_and_die(data, totals):
+        totals["count"] = totals.get("count", 0) + 1
+        if data == "die":
+            raise TaskKilledError
+        return totals["count"], True
+
+    line = make.pipeline("p", make.step(str), make.state_step(count_and_die, key=None))
+    query = Query(make.plan(line), tmp_path)
+    query.append("p", [b"a"])
+    assert query.output() == {1: ["1"]}
+    (worker,) = query.workers
+    for _ in range(2):
+        chunks = list(worker.run_source("p", 1, [(1, [b"b", b"die", b"c"])]))
+        group = chunks[0].grp
+        with pytest.raises(TaskKilledError):
+            list(worker.run_group(0, group, chunks, query.stores[0, group]))
+    query.append("p", [b"d"])
+    assert query.output() == {1: ["2"]}
+
+
 def count_pairs(pair, state):
     state["pairs"] = state.get("pairs", 0) + 1
     return f"{pair[0]} {pair[1]} {state['pairs']}", True

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import psutil
 
-PATIENCE = 120
+PATIENCE = 180
 """How long anything may take on a machine that is busy with other things."""
 
 READY = "Application has successfully initialized."
@@ -112,8 +112,10 @@ class Process:
 
     def nothing_left(self):
         """Check that the processes this one had started end with it."""
-        _, alive = psutil.wait_procs(self._family.values(), timeout=PATIENCE)
-        assert not alive, f"still running: {[process.cmdline()[:4] for process in alive]}"
+        deadline = time.monotonic() + PATIENCE
+        while alive := [process for process in self._family.values() if _runs(process)]:
+            assert time.monotonic() < deadline, f"still running: {alive}"
+            time.sleep(0.01)
 
     def _note_family(self):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -127,6 +129,14 @@ class Process:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._process.stdout.close()
+
+
+def _runs(process):
+    try:
+        # One that has ended may have to wait until somebody asks how.
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 class Machida(Process):

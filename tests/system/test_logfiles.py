@@ -3,6 +3,8 @@
 import json
 import random
 
+import pytest
+
 from .harness import dead_letters, frame, payload_of, send, unframed
 
 LINE = '64.242.88.{} - - [{:02}/Mar/2004:{:02}:24:16 -0800] "GET /page/{} HTTP/1.1" {} {}\n'
@@ -33,6 +35,7 @@ def summaries(log):
     return found
 
 
+@pytest.mark.timeout(600)
 def test_days_are_summed_up_in_order_also_when_a_stop_falls_into_one(machida, receiver, tmp_path):
     log = log_of_days(24, 2500)
     middle = len(log) // 2 + 1000

@@ -6,6 +6,8 @@ import struct
 import sys
 from collections import defaultdict
 
+import pytest
+
 from .harness import APPS, PATIENCE, dead_letters, payload_of, send, values_by_key
 
 PRICES = {"apple": 2, "bread": 5, "cheese": 11}
@@ -30,6 +32,7 @@ def size_of(values):
     return sum(len(f"{key} => {value}\n") for key in values for value in values[key])
 
 
+@pytest.mark.timeout(600)
 def test_a_script_with_its_own_serialization_and_then_the_same_with_machida(machida, receiver, tmp_path):
     sink = receiver()
     arguments = ["--in", "127.0.0.1:0", "--out", sink.address, "--resilience-dir", tmp_path / "home"]

@@ -30,12 +30,12 @@ class ClassArchive:
         if not self._possible:
             return ""
         if self._path.exists():
-            return f"-XX:SharedArchiveFile={self._path} {_QUIET}"
+            return f'-XX:SharedArchiveFile="{self._path}" {_QUIET}'
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError:
             return ""  # Without a place for it one starts as before.
-        return f"-XX:ArchiveClassesAtExit={self._new} {_QUIET}"
+        return f'-XX:ArchiveClassesAtExit="{self._new}" {_QUIET}'
 
     def keep(self) -> None:
         """Put what the JVM wrote, if it did, where the next run looks for it; call it after the JVM has ended."""

@@ -43,6 +43,7 @@ class Home:
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.spark_log.parent.mkdir(mode=0o700, exist_ok=True)
+            _refuse_others(self.path)
             lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise WallarooError(
@@ -100,6 +101,14 @@ class Home:
         write_atomically(self.path / "layout.json", json.dumps(recorded, indent=2) + "\n")
 
 
+def _refuse_others(folder: Path) -> None:
+    """Refuse a folder of another user's: what is read from it is trusted, and it may lie where all can write."""
+    if folder.stat().st_uid != os.getuid():
+        raise WallarooError(
+            f"The directory {folder} belongs to another user. Choose another one with --resilience-dir."
+        )
+
+
 def _locked(lock: int) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -122,7 +131,10 @@ def _is_dead(process: str) -> bool:
 def default_home(application: str) -> Path:
     """Return where an application lives if no directory was given: in the temporary folder, by user and name."""
     words = re.sub(r"[^A-Za-z0-9]+", "-", application).strip("-").lower() or "application"
-    return Path(tempfile.gettempdir()) / f"wallaroo-{os.getuid()}" / words
+    folder = Path(tempfile.gettempdir()) / f"wallaroo-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _refuse_others(folder)
+    return folder / words
 
 
 def check_layout(home: Home, application: str, wanted: Layout) -> Layout | None:

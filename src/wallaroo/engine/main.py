@@ -19,11 +19,11 @@ from wallaroo.api.configs import TCPSourceConfig
 from wallaroo.api.generators import GenSourceConfig
 from wallaroo.connectors.base import Notice, StoppedError
 from wallaroo.engine.egress import Egress
+from wallaroo.engine.failures import cannot_go_on, cause, noticing_a_lost_jvm
 from wallaroo.engine.home import Home, check_layout, default_home
 from wallaroo.engine.plan import Layout, Plan
 from wallaroo.engine.session import SparkOptions, spark_session
 from wallaroo.engine.shipping import PlanRef, bundle_modules
-from wallaroo.errors import WallarooError
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig, SourceEndpoint
 from wallaroo.ingress.process import IngressProcess
@@ -88,11 +88,12 @@ class Run:
             self._start()
             stop.ready = True
             self._say(READY)
-            while not stop.requested.wait(0.25) and self._query.isActive:
-                pass
-            if stop.requested.is_set():
-                self._finish_batch(stop)
-            self._raise_failure()
+            with noticing_a_lost_jvm(self.home):
+                while not stop.requested.wait(0.25) and self._query.isActive:
+                    pass
+                if stop.requested.is_set():
+                    self._finish_batch(stop)
+                self._raise_failure()
 
     def _start(self) -> None:
         self.home.open()
@@ -192,9 +193,7 @@ class Run:
             return
         error = self._query.exception()
         if error is not None:
-            raise WallarooError(
-                f"The application cannot go on: {_cause(str(error))}\nSpark's log: {self.home.spark_log}"
-            )
+            raise cannot_go_on(cause(str(error)), self.home)
 
 
 def _serializers(module: ModuleType | None) -> tuple[Any, Any]:
@@ -219,10 +218,3 @@ def _quietly(action: Callable[[], Any]) -> None:
     """Do something at the end of a run whose failure would change nothing."""
     with contextlib.suppress(Exception):
         action()
-
-
-def _cause(text: str) -> str:
-    """Return the line of an error of Spark's that says what happened."""
-    lines = [line.strip() for line in text.splitlines()]
-    python = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b.*:", line)]
-    return (python or lines or ["unknown"])[-1 if python else 0]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from logging.handlers import RotatingFileHandler
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -20,6 +23,7 @@ from wallaroo.errors import WallarooError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_ATTEMPTS = 4
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 
 _SETTINGS = {
@@ -56,7 +60,7 @@ _SETTINGS = {
     "spark.rpc.message.maxSize": "1024",
     "spark.python.worker.reuse": "true",
     # A task that fails is run again from the log, a few times, before the application gives up.
-    "spark.task.maxFailures": "4",
+    "spark.task.maxFailures": str(_ATTEMPTS),
 }
 
 _MERGED = {"spark.driver.extraJavaOptions"}
@@ -88,6 +92,15 @@ class SparkOptions:
     log_level: str = "warn"
 
     @property
+    def patient_master(self) -> str:
+        """Return the master with the retries that Spark otherwise only makes on a cluster.
+
+        >>> SparkOptions("local[*]").patient_master, SparkOptions("spark://host:7077").patient_master
+        ('local[*,4]', 'spark://host:7077')
+        """
+        return re.sub(r"^local\[(\*|\d+)\]$", rf"local[\1,{_ATTEMPTS}]", self.master)
+
+    @property
     def local(self) -> bool:
         """Tell whether Spark runs inside this one machine's driver."""
         return self.master.startswith("local")
@@ -115,6 +128,7 @@ def _start(settings: dict[str, str], home: Home) -> SparkSession:
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    _log_bridge_to_file(home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONHASHSEED"] = "0"  # Keys of users' own classes must hash alike in every worker.
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
@@ -124,6 +138,8 @@ def _start(settings: dict[str, str], home: Home) -> SparkSession:
             conf, popen_kwargs={"stdout": chatter, "stderr": chatter, "pass_fds": [home.lock]}
         )
         context = SparkContext(conf=conf, gateway=gateway)
+        # It would print a traceback when the JVM goes away; that is noticed, and told, elsewhere.
+        context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign] # noqa: SLF001
     except Exception as error:
         raise WallarooError(
             f"Spark could not be started ({_first_line(error)}). What it said is in {home.spark_log.parent}."
@@ -156,7 +172,7 @@ def _all_settings(name: str, home: Home, options: SparkOptions, java_options: st
     scratch = home.path / "scratch"
     settings = _SETTINGS | {
         "spark.app.name": name,
-        "spark.master": options.master,
+        "spark.master": options.patient_master,
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.driver.memory": "1g",
@@ -180,6 +196,17 @@ def _chatter_file(home: Home) -> int:
     """Open the file for what the JVM and the workers write past the logger, started anew at each run."""
     path = home.spark_log.parent / "spark.out"
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+
+
+def _log_bridge_to_file(home: Home) -> None:
+    """Have the Python side of Spark's bridge log to a file: it would put tracebacks on the screen."""
+    from py4j import java_gateway  # noqa: PLC0415
+
+    log = logging.getLogger("py4j")
+    log.handlers = [RotatingFileHandler(home.spark_log.parent / "driver.log", maxBytes=1 << 20, backupCount=1)]
+    log.propagate = False
+    # Some of its lines go past its own logger to that of the whole program, which is the user's.
+    java_gateway.logging = log
 
 
 def _first_line(error: BaseException) -> str:

@@ -119,7 +119,7 @@ class _Reader(DataSourceStreamReader):
         answer = self._ingress.wait(known, _WAIT_SECONDS)
         if answer.draining:
             return start
-        ends = {}
+        ends = dict(start["sources"])  # Those of pipelines that are not here now, too: they may come back.
         for source, log in self._logs.items():
             begin = known[source]
             end = answer.ends.get(source, begin)

@@ -1,0 +1,5 @@
+"""Letters of words."""
+
+
+def first(word):
+    return word[0]

@@ -1,0 +1,53 @@
+"""Spark's own processes die in the middle of a batch: it is run again, or machida says so and goes on when started."""
+
+import psutil
+import pytest
+
+from .harness import send
+from .test_going_on import Sequences, expected, outcome, received, size
+
+
+def family(run):
+    found = psutil.Process(run.pid).children(recursive=True)
+    return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
+
+
+def busy_workers(run):
+    """Return the Python processes that run tasks: children of Spark's daemons."""
+    daemons = [process for process in family(run) if process.cmdline()[-2:] == ["pyspark.daemon", "pyspark.worker"]]
+    parents = {process.pid for process in daemons}
+    return [process for process in daemons if process.ppid() in parents]
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_worker_and_a_killed_jvm(machida, receiver, tmp_path):
+    app = Sequences(machida, receiver, tmp_path)
+    run = app.start()
+    before = app.messages.stream(["a", "b", "c"], 3000)
+    send(run.address("steps"), before)
+    run.wait_until(lambda: app.steps.size >= size(before), "the first messages")
+
+    held, gate = app.hold(run, "gate 1")
+    waiting = gate.with_name(gate.name + ".waiting")
+    waiting.unlink()
+    for worker in busy_workers(run):
+        worker.kill()
+    run.wait_until(waiting.exists, "the same message at the gate again")
+    gate.touch()
+    after = app.messages.stream(["a", "b", "c"], 3000)
+    send(run.address("steps"), after)
+    run.wait_until(lambda: app.steps.size >= size([*before, held, *after]), "the rest")
+
+    last, gate = app.hold(run, "gate 2")
+    (jvm,) = [process for process in family(run) if process.name() == "java"]
+    jvm.kill()
+    assert run.exit_code() == 1
+    assert "Spark's process has ended unexpectedly" in run.output
+    assert "Traceback" not in run.output
+    gate.touch()
+    restarted = app.start()
+    restarted.wait_until(lambda: app.steps.size >= size([*before, held, *after, last]), "the message at the gate")
+    restarted.stop()
+    lines = app.steps.everything()
+    assert received(lines) == expected([*before, held, *after, last])
+    assert lines.decode().endswith(outcome(last))
