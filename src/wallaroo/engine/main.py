@@ -23,7 +23,7 @@ from wallaroo.engine.failures import cannot_go_on, cause, noticing_a_lost_jvm
 from wallaroo.engine.home import Home, check_layout, default_home
 from wallaroo.engine.plan import Layout, Plan
 from wallaroo.engine.session import SparkOptions, spark_session
-from wallaroo.engine.shipping import PlanRef, bundle_modules
+from wallaroo.engine.shipping import PlanRef, bundle_modules, own_serializers
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig, SourceEndpoint
 from wallaroo.ingress.process import IngressProcess
@@ -104,7 +104,7 @@ class Run:
         session = self._cleanup.enter_context(spark_session(self.application.name, self.home, self.options.spark))
         layout = recorded or self._new_layout(session)
         session.conf.set("spark.sql.shuffle.partitions", layout.partitions)
-        plan = Plan(self.application, layout, *_serializers(self._module), run_id=self._token)
+        plan = Plan(self.application, layout, *own_serializers(self._module), run_id=self._token)
         if not self.options.spark.local and (bundle := bundle_modules(self.home.path / "modules.zip")):
             session.sparkContext.addPyFile(str(bundle))
         self._egress = Egress(plan, self.home, self._stopping, self._warn)
@@ -194,13 +194,6 @@ class Run:
         error = self._query.exception()
         if error is not None:
             raise cannot_go_on(cause(str(error)), self.home)
-
-
-def _serializers(module: ModuleType | None) -> tuple[Any, Any]:
-    """Return the application's own `serialize` and `deserialize`, where its module defines them."""
-    own = [getattr(module, name, None) for name in ("serialize", "deserialize")]
-    defined = all(callable(f) and not getattr(f, "__module__", "").startswith("wallaroo.") for f in own)
-    return (own[0], own[1]) if defined else (None, None)
 
 
 def _offered_parallelism(session: SparkSession, options: SparkOptions) -> int:

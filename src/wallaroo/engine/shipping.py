@@ -118,6 +118,13 @@ def _why_not(plan: Plan, error: Exception) -> str:
     return "\n".join(f"{mistake[0].upper()}{mistake[1:]}." for mistake in mistakes)
 
 
+def own_serializers(module: ModuleType | None) -> tuple[Any, Any]:
+    """Return the application's own `serialize` and `deserialize`, where its module defines them."""
+    own = [getattr(module, name, None) for name in ("serialize", "deserialize")]
+    defined = all(callable(f) and not getattr(f, "__module__", "").startswith("wallaroo.") for f in own)
+    return (own[0], own[1]) if defined else (None, None)
+
+
 def bundle_modules(target: Path) -> Path | None:
     """Zip the modules that were imported from source folders, for workers on machines that do not have these folders.
 

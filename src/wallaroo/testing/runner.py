@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from wallaroo.engine.chunks import DEAD_LETTERS, Chunk, load_records
 from wallaroo.engine.outbox import Outbox
 from wallaroo.engine.plan import Layout, Plan
+from wallaroo.engine.shipping import own_serializers
 from wallaroo.engine.state import MemoryStore
 from wallaroo.engine.worker import Worker
 from wallaroo.errors import WallarooError
@@ -80,7 +82,9 @@ class InMemory:
         built = application if isinstance(application, Application) else application(list(args))
         self._recorders: dict[str, _Recorder] = {}
         pipelines = tuple(self._with_recorders(pipeline) for pipeline in built.pipelines)
-        plan = Plan(Application(built.name, pipelines), _layout(pipelines), run_id="memory")
+        module = None if built is application else sys.modules.get(application.__module__)
+        serializers = own_serializers(module)
+        plan = Plan(Application(built.name, pipelines), _layout(pipelines), *serializers, run_id="memory")
         self._worker = Worker(plan, _Direct(plan) if keep_errors else _Raising(plan))
         self._levels = len(plan.layout.levels)
         self._states = {state for level in plan.layout.levels for state in level}
@@ -150,8 +154,8 @@ class InMemory:
             return names[0]
         if given in names:
             return given
-        what = f"There is no {kind} {given!r}" if given is not None else f"Which {kind}?"
-        raise WallarooError(f"{what}; the application has: {', '.join(map(repr, names)) or 'none'}.")
+        what = f"There is no {kind} {given!r}." if given is not None else f"Which {kind}?"
+        raise WallarooError(f"{what} The application has: {', '.join(map(repr, names)) or 'none'}.")
 
 
 def _layout(pipelines: tuple[Pipeline, ...]) -> Layout:

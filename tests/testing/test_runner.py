@@ -1,0 +1,221 @@
+"""Applications in memory: the outputs, the states and the errors of a real run, without one."""
+
+import subprocess
+import sys
+
+import pytest
+
+import wallaroo
+from wallaroo import testing
+
+
+@wallaroo.decoder
+def decode(bs):
+    return bs.decode()
+
+
+@wallaroo.computation_multi("split")
+def split(line):
+    return line.split()
+
+
+@wallaroo.partition
+def first_letter(word):
+    return word[0]
+
+
+class Totals:
+    def __init__(self):
+        self.totals = {}
+
+
+@wallaroo.state_computation("count")
+def count(word, state):
+    if word == "bad":
+        state.totals["trace"] = True
+        raise ValueError("a bad word")
+    state.totals[word] = state.totals.get(word, 0) + 1
+    return (word, state.totals[word]), True
+
+
+@wallaroo.encoder
+def encode(counted):
+    return "{} => {}\n".format(*counted)
+
+
+@wallaroo.encoder
+def encode_word(counted):
+    return counted[0].encode()
+
+
+def word_count(args):
+    host, port = wallaroo.tcp_parse_input_addrs(args)[0]
+    ab = wallaroo.ApplicationBuilder("Words")
+    ab.new_pipeline("words", wallaroo.TCPSourceConfig(host, port, decode))
+    ab.to(split)
+    ab.to_state_partition(count, Totals, "totals", first_letter, list("abhw"))
+    ab.to_sink(wallaroo.TCPSinkConfig("127.0.0.1", "7002", encode))
+    return ab.build()
+
+
+def two_pipelines():
+    ab = wallaroo.ApplicationBuilder("Two")
+    ab.new_pipeline("one", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
+    ab.to_state_partition(count, Totals, "totals", first_letter)
+    ab.to_sinks(
+        [wallaroo.TCPSinkConfig("127.0.0.1", port, encoder) for port, encoder in ((1, encode), (2, encode_word))]
+    )
+    ab.new_pipeline("two", wallaroo.TCPSourceConfig("127.0.0.1", "7011", decode))
+    ab.to_state_partition(count, Totals, "totals", first_letter)
+    ab.to_sink(wallaroo.TCPSinkConfig("127.0.0.1", "7004", encode))
+    return ab.build()
+
+
+class TestRun:
+    def test_bytes_are_decoded_and_outputs_come_in_order(self):
+        assert testing.run(word_count, [b"why hello", b"why"]) == [("why", 1), ("hello", 1), ("why", 2)]
+
+    def test_messages_need_no_decoder(self):
+        assert testing.run(word_count, ["why", "why"]) == [("why", 1), ("why", 2)]
+
+    def test_encoded(self):
+        assert testing.run(word_count, ["why why"], encoded=True) == [b"why => 1\n", b"why => 2\n"]
+
+    def test_several_sources_and_sinks_have_names(self):
+        outputs = testing.run(two_pipelines(), {"one": ["a"], "two": ["a", "b"]}, encoded=True)
+        assert outputs == {"one[0]": [b"a => 1\n"], "one[1]": [b"a"], "two": [b"a => 2\n", b"b => 1\n"]}
+
+    def test_two_runs_know_nothing_of_each_other(self):
+        assert testing.run(word_count, ["why"]) == testing.run(word_count, ["why"])
+
+    def test_the_command_line_is_handed_over(self):
+        seen = []
+
+        def setup(args):
+            seen.extend(args)
+            return word_count(args)
+
+        testing.run(setup, [], args=["--in", "127.0.0.1:1", "--more"])
+        assert seen == ["--in", "127.0.0.1:1", "--more"]
+
+
+class TestInMemory:
+    def test_states_can_be_looked_at(self):
+        memory = testing.InMemory(word_count).send(["why hello why"])
+        assert memory.state("totals", "w").totals == {"why": 2}
+        assert memory.state("totals", "z") is None
+        assert sorted(memory.states("totals")) == ["h", "w"]
+
+    def test_messages_can_be_sent_bit_by_bit(self):
+        memory = testing.InMemory(two_pipelines())
+        memory.send(["a"], to="one").send([b"a"], to="two")
+        assert memory.outputs("two") == [("a", 2)]
+        assert memory.outputs("one[1]", encoded=True) == [b"a"]
+
+    def test_errors_can_be_kept_as_in_a_real_run(self):
+        memory = testing.InMemory(word_count, keep_errors=True).send(["why bad", "zebra", "why"])
+        assert memory.outputs() == [("why", 1), ("why", 2)]
+        assert [record["step"] for record in memory.errors] == ["count", "count"]
+        assert "a bad word" in memory.errors[0]["error"]
+        assert "'z'" in memory.errors[1]["error"]
+        assert memory.state("totals", "b").totals == {}
+
+    @pytest.mark.parametrize(
+        ("ask", "words"),
+        [
+            (lambda memory: memory.send([], to="three"), "no pipeline 'three'. The application has: 'one', 'two'"),
+            (lambda memory: memory.send([]), "Which pipeline? The application has: 'one', 'two'"),
+            (lambda memory: memory.outputs("one"), "no sink 'one'. The application has: 'one[0]', 'one[1]', 'two'"),
+            (lambda memory: memory.state("sums"), "no state 'sums'; there is: 'totals'"),
+        ],
+    )
+    def test_a_wrong_name_is_told_with_the_right_ones(self, ask, words):
+        with pytest.raises(wallaroo.WallarooError) as raised:
+            ask(testing.InMemory(two_pipelines()))
+        assert words in str(raised.value)
+
+
+class TestErrors:
+    def test_a_failing_step_is_raised_with_its_message(self):
+        with pytest.raises(testing.StepError) as raised:
+            testing.run(word_count, ["why bad"])
+        assert (raised.value.pipeline, raised.value.step, raised.value.message) == ("words", "count", "bad")
+        assert "Pipeline 'words', step 'count' failed for the message 'bad': ValueError: a bad word" in str(
+            raised.value
+        )
+        assert isinstance(raised.value.__cause__, ValueError)
+
+    def test_a_failing_decoder(self):
+        with pytest.raises(testing.StepError, match="step 'decoder' failed"):
+            testing.run(word_count, [b"\xff"])
+
+    def test_a_key_that_is_not_listed(self):
+        with pytest.raises(testing.StepError, match="'z'"):
+            testing.run(word_count, ["zebra"])
+
+    def test_a_message_that_no_worker_could_get(self):
+        @wallaroo.computation("make")
+        def make(word):
+            return lambda: word
+
+        ab = wallaroo.ApplicationBuilder("Unpicklable")
+        ab.new_pipeline("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
+        ab.to(make).to_stateful(count, Totals, "totals")
+        with pytest.raises(testing.StepError, match="step 'count' failed"):
+            testing.run(ab.build(), ["why"])
+
+
+def test_printing_is_the_tests_own(capsys):
+    @wallaroo.computation("print")
+    def show(word):
+        print(word)
+
+    ab = wallaroo.ApplicationBuilder("Prints")
+    ab.new_pipeline("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode)).to(show)
+    assert testing.run(ab.build(), ["why"]) == {}
+    assert capsys.readouterr().out == "why\n"
+
+
+def test_spark_is_not_needed():
+    program = "import sys, wallaroo.testing; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+class Word:
+    """Refuses to be pickled."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __reduce__(self):
+        raise TypeError("only by the module's own functions")
+
+
+def serialize(thing):
+    return (thing.text if isinstance(thing, Word) else repr(thing)).encode()
+
+
+def deserialize(data):
+    text = data.decode()
+    return eval(text) if text.startswith("[") else Word(text)
+
+
+def with_own_serialisation(args):
+    @wallaroo.computation("wrap")
+    def wrap(text):
+        return Word(text)
+
+    @wallaroo.state_computation("collect")
+    def collect(word, seen):
+        seen.append(word.text)
+        return tuple(seen), True
+
+    ab = wallaroo.ApplicationBuilder("Own serialisation")
+    ab.new_pipeline("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
+    ab.to(wrap).to_stateful(collect, list, "seen")
+    ab.to_sink(wallaroo.TCPSinkConfig("127.0.0.1", "7002", encode_word))
+    return ab.build()
+
+
+def test_a_modules_own_serialize_and_deserialize_are_used():
+    assert testing.run(with_own_serialisation, ["a", "b"]) == [("a",), ("a", "b")]
