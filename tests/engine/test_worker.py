@@ -272,11 +272,11 @@ class TestDeadLetters:
 
 def test_printed_text_travels_to_the_driver(make, tmp_path, capsys):
     def tell(data):
-        print("stateless", data)  # noqa: T201 - what users do
+        print("stateless", data)
         return data
 
     def tell_state(data, state):
-        print("stateful", data)  # noqa: T201
+        print("stateful", data)
         return data, True
 
     query = Query(make.plan(make.pipeline("p", make.step(tell), make.state_step(tell_state))), tmp_path)

@@ -96,7 +96,7 @@ def test_a_decoder_that_fails_closes_the_connection_and_prints_nothing_between_o
             return 2
 
         def payload_length(self, bs):
-            print("asked for", bs)  # noqa: T201
+            print("asked for", bs)
             return int(bs)
 
     ingress = make_ingress(decoder=Decoder)
