@@ -57,7 +57,7 @@ def environment(scratch):
 
 def _commands_from_sources(folder):
     """Make the commands that an installation would make, where there is none."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     for name in ("machida", "wallaroo"):
         script = folder / name
         script.write_text(f"#!{sys.executable}\nfrom wallaroo.cli.{name} import main\nmain()\n")

@@ -164,9 +164,8 @@ def run_demo(*arguments):
     )
 
 
-@pytest.mark.parametrize("program", [CLASSES, DECORATORS])
-def test_the_demo(program):
-    done = run_demo("--program", program, "--lines", "3000")
+def test_the_demo():
+    done = run_demo("--lines", "3000")
     assert done.returncode == 0, done.stdout
     assert done.stderr == ""
     lines = (CLASSES / "text.txt").read_text().splitlines()[:3000]
