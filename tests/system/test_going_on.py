@@ -5,9 +5,10 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from .harness import refuses, send, send_at_the_same_time, values_by_key
+from .harness import dead_letters, message_of, refuses, send, send_at_the_same_time, values_by_key
 
 ANIMALS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu"]
+GARBAGE = "garbage"
 
 
 class Steps:
@@ -19,6 +20,10 @@ class Steps:
     def message(self, key, more=""):
         self._last[key] += 1
         return f"{key} {self._last[key]} {more}"
+
+    def numbers(self):
+        """Return for each key the numbers so far."""
+        return {key: list(range(1, last + 1)) for key, last in self._last.items()}
 
     def stream(self, keys, number, more=""):
         """Return `number` messages for `keys` in turn."""
@@ -56,13 +61,14 @@ class Sequences:
     def __init__(self, machida, receiver, folder):
         self._machida = machida
         self._folder = folder
-        self.words, self.steps = receiver(), receiver()
+        self.home = folder / "home"
+        self.words, self.numbers, self.steps = receiver(), receiver(), receiver()
         self.messages = Steps()
 
     def start(self):
-        arguments = ["--in", "127.0.0.1:0,127.0.0.1:0", "--out", f"{self.words.address},{self.steps.address}"]
-        command = ["--application-module", "sequences", *arguments, "--resilience-dir", self._folder / "home"]
-        return self._machida(*command).wait_until_ready()
+        sinks = ",".join(sink.address for sink in (self.words, self.numbers, self.steps))
+        arguments = ["--in", "127.0.0.1:0,127.0.0.1:0", "--out", sinks, "--resilience-dir", self.home]
+        return self._machida("--application-module", "sequences", *arguments).wait_until_ready()
 
     def hold(self, run, name):
         """Send a message that keeps its batch from ending until a file is there; return the message and the file."""
@@ -100,11 +106,14 @@ def stop_with_much_left(app, run):
 
 
 def kill_while_sending(app, run):
-    """Kill while the sink takes a batch: after the start it is sent again, as a whole, and nothing else is."""
+    """Kill while a sink takes a batch: after the start that sink gets it again, as a whole, and nothing else.
+
+    Another sink had taken the same batch before, and a message of it had become a dead letter: neither is repeated.
+    """
     last, gate = app.hold(run, "gate 2")
     # What is accepted while another batch is at work makes the next one, if it is not too much.
     batch = app.messages.stream([f"x{key}" for key in range(30)], 14_000, "-" * 1000)
-    send(run.address("steps"), batch)
+    send(run.address("steps"), [*batch[:100], GARBAGE, *batch[100:]])
     whole = len(app.steps.connections[-1]) + size([last])
     app.steps.hold_at(app.steps.size + size([last]) + 1000)
     gate.touch()
@@ -123,6 +132,7 @@ def kill_while_sending(app, run):
 
 def kill_while_computing(app, run):
     """Kill while a batch is at work and more has been accepted: nothing had been sent, so nothing is repeated."""
+    sent = bytes(app.steps.connections[-1])
     held, gate = app.hold(run, "gate 3")
     more = app.messages.stream(["x1", "y1", "z1"], 3000)
     send(run.address("steps"), more)
@@ -133,6 +143,7 @@ def kill_while_computing(app, run):
     restarted.wait_until(lambda: len(app.steps.connections[-1]) >= size([held, *more]), "what had been accepted")
     restarted.stop()
     app.steps.everything()
+    assert app.steps.connections[-2] == sent
     assert received(app.steps.connections[-1]) == expected([held, *more])
 
 
@@ -148,4 +159,6 @@ def test_stopped_and_killed_in_all_sorts_of_places(machida, receiver, tmp_path):
     assert received(app.steps.connections[-1]) == expected(accepted)
     run = kill_while_sending(app, run)
     kill_while_computing(app, run)
+    assert values_by_key(app.numbers.everything()) == app.messages.numbers()
+    assert [message_of(letter) for letter in dead_letters(app.home)] == [GARBAGE]
     assert values_by_key(app.words.everything()) == counts

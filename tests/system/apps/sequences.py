@@ -17,8 +17,12 @@ def application_setup(args):
     ab.new_pipeline("steps", wallaroo.TCPSourceConfig(*in_addresses[1], decoder))
     ab.to(parse)
     ab.to_state_partition(follow, Followed, "followed", by_key)
-    ab.to(describe)
-    ab.to_sink(wallaroo.TCPSinkConfig(*out_addresses[1], encode_text))
+    ab.to_sinks(
+        [
+            wallaroo.TCPSinkConfig(*out_addresses[1], encode_number),
+            wallaroo.TCPSinkConfig(*out_addresses[2], encode_step),
+        ]
+    )
     return ab.build()
 
 
@@ -84,12 +88,13 @@ def follow(message, state):
     return ((key, number, jump, state.seen, more), True)
 
 
-@wallaroo.computation(name="describe")
-def describe(result):
+@wallaroo.encoder
+def encode_number(result):
     key, number, jump, seen, more = result
-    return f"{key}: {number} by {jump}, {seen} in all {more}\n"
+    return f"{key} => {seen}\n".encode("utf-8")
 
 
 @wallaroo.encoder
-def encode_text(text):
-    return text.encode("utf-8")
+def encode_step(result):
+    key, number, jump, seen, more = result
+    return f"{key}: {number} by {jump}, {seen} in all {more}\n".encode("utf-8")
