@@ -149,6 +149,16 @@ class TestErrors:
         with pytest.raises(testing.StepError, match="step 'decoder' failed"):
             testing.run(word_count, [b"\xff"])
 
+    def test_a_step_that_would_end_the_process(self):
+        @wallaroo.computation("exit")
+        def leave(word):
+            sys.exit(word)
+
+        ab = wallaroo.ApplicationBuilder("Exits")
+        ab.new_pipeline("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode)).to(leave)
+        with pytest.raises(testing.StepError, match="step 'exit' failed for the message 'why': SystemExit: why"):
+            testing.run(ab.build(), ["why"])
+
     def test_a_key_that_is_not_listed(self):
         with pytest.raises(testing.StepError, match="'z'"):
             testing.run(word_count, ["zebra"])

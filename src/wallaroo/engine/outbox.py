@@ -26,6 +26,14 @@ _KNOWN_BUCKETS_AT_MOST = 1_000_000
 Origin = Callable[[], dict[str, Any]]
 
 
+USER_ERRORS = (Exception, SystemExit)
+"""What user code may raise without ending the worker: a program that was a script once may still call `sys.exit`."""
+
+
+class NotPicklableError(Exception):
+    """A message cannot travel to another worker, or a state cannot be saved."""
+
+
 class UnknownKeyError(Exception):
     """A partition function returned a key that the application had not listed."""
 
@@ -171,7 +179,8 @@ class Outbox:
                 for message in some:
                     try:
                         self._serializer.dump_messages({key: [message]})
-                    except Exception as error:  # noqa: BLE001 - user code
+                    except Exception as cause:  # noqa: BLE001 - user code
+                        error = NotPicklableError(f"the message cannot be sent to the worker of its key: {cause}")
                         self.fail(route.pipeline.name, route.step.name, message, error, key)
                     else:
                         good.setdefault(key, []).append(message)

@@ -92,11 +92,10 @@ def picklable_mistakes(application: Application) -> Iterator[str]:
         for label, part in parts:
             if error := _pickling_error(part):
                 named = True
-                yield (
-                    f"pipeline {pipeline.name!r}: {label} cannot be sent to the workers ({error}). Pass its class "
-                    "instead of an instance, so that each worker makes its own, or create what cannot be pickled "
-                    "(a lock, a file, a connection) when it is first used"
-                )
+                way_out = "Create what cannot be pickled (a lock, a file, a connection) when it is first used"
+                if label.startswith("step"):
+                    way_out += ", or pass the class instead of an instance, so that each worker makes its own"
+                yield f"pipeline {pipeline.name!r}: {label} cannot be sent to the workers ({error}). {way_out}"
     # What was declared travels too, also where it is no part: the builder of a state that another step has made.
     if not named and (error := _pickling_error(application)):
         yield f"the application cannot be sent to the workers ({error})"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from operator import length_hint
 from typing import Any
 
-from wallaroo.engine.outbox import Outbox
+from wallaroo.engine.outbox import USER_ERRORS, NotPicklableError, Outbox
 from wallaroo.engine.plan import StepRoute
 from wallaroo.engine.state import Bucket, BucketStore, StateLog
 from wallaroo.engine.steps import Push, ReturnShapeError, checked_list, checked_pair
@@ -87,7 +87,7 @@ class BucketRun:
                         onward(output)
                     if save:
                         save_any = True
-            except Exception as error:  # noqa: BLE001 - user code
+            except USER_ERRORS as error:
                 position = len(of_key) - length_hint(remaining) - 1
                 succeeded[key] = self._recover(step, key, of_key, position, error)
             if save_any:
@@ -101,15 +101,17 @@ class BucketRun:
         try:
             state = step.make()
             if state is None:
-                raise ValueError(f"making a state for {step.step.state.name!r} gave None")  # noqa: TRY301
-        except Exception as error:  # noqa: BLE001 - user code
+                raise ValueError(f"making a state for {step.step.state.name!r} gave None")
+        except USER_ERRORS as error:
             for message in messages:
                 step.fail(message, error, key)
             return None
         self.bucket.objects[key] = state
         return state
 
-    def _recover(self, step: StateStep, key: Any, messages: list[Any], position: int, error: Exception) -> list[Any]:
+    def _recover(
+        self, step: StateStep, key: Any, messages: list[Any], position: int, error: BaseException
+    ) -> list[Any]:
         """Undo what the failing message did and go on after it under guard; return the messages that succeeded."""
         if self._committed is None:
             self._committed = self._log.committed(self._store)
@@ -130,7 +132,7 @@ class BucketRun:
                 output, save = checked_pair(step.compute(message, objects[key]))
                 if step.step.multi:
                     output = checked_list(output)
-            except Exception as error:  # noqa: BLE001 - user code
+            except USER_ERRORS as error:
                 step.fail(message, error, key)
                 objects[key] = guard.restore(step)
                 continue
@@ -157,7 +159,8 @@ class BucketRun:
         for key in touched:
             try:
                 self._log.check(key, self.bucket.objects[key])
-            except Exception as error:  # noqa: BLE001 - user code
+            except Exception as cause:  # noqa: BLE001 - user code
+                error = NotPicklableError(f"the state of {key!r} cannot be saved: {cause}")
                 bad.add(key)
                 for step, chunk in self._done:
                     for message in chunk.get(key, ()):
@@ -191,7 +194,7 @@ class _Guard:
         return state
 
 
-def _shaped(error: Exception, step: StateStep) -> Exception:
+def _shaped(error: BaseException, step: StateStep) -> BaseException:
     """Return `error`, or a clearer one where the computation did not raise but returned the wrong shape."""
     trace = error.__traceback__
     if trace is None or trace.tb_next is not None or not isinstance(error, TypeError | ValueError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wallaroo.engine.outbox import Outbox
+from wallaroo.engine.outbox import USER_ERRORS, Outbox
 from wallaroo.engine.plan import Plan, SinkRoute, StepRoute
 from wallaroo.topology.model import Computation, KeyBy, Pipeline
 
@@ -32,7 +32,7 @@ def source_line(plan: Plan, outbox: Outbox, pipeline: Pipeline) -> Push:
     def push(payload: bytes) -> None:
         try:
             message = decode(payload)
-        except Exception as error:  # noqa: BLE001 - user code
+        except USER_ERRORS as error:
             fail(payload, error)
             return
         if message is not None:
@@ -71,7 +71,7 @@ def _single(step: Computation, onward: Push, fail: Fail) -> Push:
     def push(message: Any) -> None:
         try:
             result = compute(message)
-        except Exception as error:  # noqa: BLE001 - user code
+        except USER_ERRORS as error:
             fail(message, error)
             return
         if result is not None:
@@ -88,7 +88,7 @@ def _multi(step: Computation, onward: Push, fail: Fail) -> Push:
             results = compute(message)
             if type(results) is not list:
                 results = checked_list(results)
-        except Exception as error:  # noqa: BLE001 - user code
+        except USER_ERRORS as error:
             fail(message, error)
             return
         for result in results:
@@ -105,7 +105,7 @@ def _key_by(step: KeyBy, outbox: Outbox, onward: Push, fail: Fail) -> Push:
     def push(message: Any) -> None:
         try:
             outbox.key = extract(message)
-        except Exception as error:  # noqa: BLE001 - user code
+        except USER_ERRORS as error:
             fail(message, error)
             return
         onward(message)
@@ -168,7 +168,7 @@ def _to_state(outbox: Outbox, route: StepRoute) -> Push:
     def push(message: Any) -> None:
         try:
             groups[partition(message)].append(message)
-        except Exception as error:  # noqa: BLE001 - user code
+        except USER_ERRORS as error:
             fail(message, error)
 
     return push
@@ -198,7 +198,7 @@ def _to_sink(outbox: Outbox, route: SinkRoute) -> Push:
                 append(encoded)
             elif encoded is not None:
                 append(checked_bytes(encoded))
-        except Exception as error:  # noqa: BLE001 - user code
+        except USER_ERRORS as error:
             fail(message, error)
 
     return push
