@@ -200,7 +200,7 @@ def test_everything_that_workers_cannot_get_is_listed_below_the_drawing(check):
     assert "No mistakes" not in out
     assert err.startswith(
         "Error: The application 'Test' has 2 mistakes:\n"
-        "  - pipeline 'p': step 'locked' cannot be sent to the workers (cannot pickle '_thread.lock' object). Pass its "
+        "  - pipeline 'p': step 'locked' cannot be sent to the workers (cannot pickle '_thread.lock' object). Create "
     )
     assert "\n  - pipeline 'p': an encoder cannot be sent to the workers" in err
     assert "Traceback" not in err

@@ -224,3 +224,12 @@ def test_a_dataclass_with_an_equality_of_its_own_is_asked_for_its_hash():
             return len(self.name)
 
     assert stable_hash(Caseless("Rome")) == stable_hash(Caseless("ROME"))
+
+
+def test_a_dataclass_field_that_is_not_hashed_need_not_be_hashable():
+    @dataclasses.dataclass(frozen=True)
+    class Tagged:
+        name: str
+        tags: list = dataclasses.field(default_factory=list, hash=False)
+
+    assert stable_hash(Tagged("a", [1])) == stable_hash(Tagged("a", [2]))

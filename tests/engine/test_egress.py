@@ -125,3 +125,22 @@ def test_receivers_are_looked_for_before_there_is_anything_to_send(start, server
             accepted.append(connections.enter_context(server.accept()[0]))
         egress.deliver(0, [sent(0, b"one"), sent(1, b"two")])
         assert [connection.recv(10) for connection in accepted] == [b"one", b"two"]
+
+
+def test_a_crash_between_sending_and_the_ledger_repeats_that_batch_and_no_other(start, servers, monkeypatch):
+    class CrashError(BaseException):
+        """The process is gone."""
+
+    def crash(*_):
+        raise CrashError
+
+    with start() as egress:
+        egress.deliver(0, [sent(0, b"one ")])
+        with monkeypatch.context() as patched:
+            patched.setattr("wallaroo.engine.ledger.Ledger.record", crash)
+            with pytest.raises(CrashError):
+                egress.deliver(1, [sent(0, b"two ")])
+    with start() as egress:
+        for batch, body in enumerate([b"one ", b"two ", b"three "]):
+            egress.deliver(batch, [sent(0, body)])
+    assert accept_all(servers[0]) == [b"one two ", b"two three "]

@@ -186,7 +186,7 @@ def test_the_applications_own_serialisation_packs_each_message(outbox_of, dead_l
     chunks = list(outbox.take(0, 0))
     (group,) = by_group(plan, chunks).values()
     assert group == {"a": ["a1", "a2"]}
-    assert sorted(packed) == ["a1", "a2", "x"]
+    assert set(packed) == {"a1", "a2", "x"}
     assert "a1".encode("utf-16") in next(chunk.body for chunk in chunks if chunk.route == 0)
     (record,) = dead_letters(chunks)
     assert (record["encoding"], base64.b64decode(record["payload"])) == ("serialize", "x".encode("utf-16"))

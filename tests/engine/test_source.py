@@ -10,6 +10,7 @@ import pytest
 from wallaroo.engine.chunks import ARROW_SCHEMA, NUDGE, Chunk, from_table
 from wallaroo.engine.shipping import PlanRef
 from wallaroo.engine.source import SourceSettings, WallarooSource
+from wallaroo.errors import WallarooError
 from wallaroo.ingress.log_writer import LogWriter
 
 
@@ -102,3 +103,22 @@ def test_a_source_that_is_new_in_an_application_starts_at_its_beginning(reader, 
     before = {"nudges": 0, "sources": {"one": 0}}
     (part,) = reader.partitions(before, offset(two=10))
     assert (part.source, part.start, part.end) == ("two", 0, 10)
+
+
+def test_messages_of_a_pipeline_that_is_gone_are_not_passed_over(reader):
+    start = {"nudges": 0, "sources": {"one": 0, "gone": 3}}
+    with pytest.raises(WallarooError, match="messages of the pipeline 'gone'"):
+        reader.partitions(start, {"nudges": 0, "sources": {"one": 0, "gone": 5}})
+    assert reader.partitions(start, {"nudges": 1, "sources": {"one": 0, "gone": 3}})
+
+
+def test_a_batch_whose_end_a_power_failure_took_is_run_with_the_rest(reader, tmp_path):
+    with LogWriter(tmp_path / "one") as log:
+        log.append([b"a", b"b"])
+        log.advance_to(10)
+        log.append([b"c"])
+    start = {"nudges": 0, "sources": {"one": 0, "two": 0}}
+    planned = reader.partitions(start, {"nudges": 0, "sources": {"one": 10, "two": 0}})
+    assert [(part.source, part.start, part.end) for part in planned] == [("one", 0, 2)]
+    later = reader.partitions(start, {"nudges": 0, "sources": {"one": 11, "two": 0}})
+    assert [(part.start, part.end) for part in later] == [(0, 2), (10, 11)]

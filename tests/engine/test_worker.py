@@ -1,20 +1,34 @@
 """A worker without Spark: log, first stage, stages with state and sinks, chained as the query chains them."""
 
+import base64
 import gc
 import pickle
 import random
+import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from wallaroo.engine.chunks import ARROW_SCHEMA, DEAD_LETTERS, NUDGE, PRINTED, Chunk, from_table, to_record_batch
+from wallaroo.engine.chunks import (
+    ARROW_SCHEMA,
+    DEAD_LETTERS,
+    NUDGE,
+    PRINTED,
+    Chunk,
+    from_table,
+    load_records,
+    to_record_batch,
+)
+from wallaroo.engine.printing import CaughtStream
 from wallaroo.engine.shipping import PlanRef
 from wallaroo.engine.state import MemoryStore
 from wallaroo.engine.worker import Worker
+from wallaroo.errors import WallarooError
 from wallaroo.ingress.log_reader import LogReader
 from wallaroo.ingress.log_writer import LogWriter
+from wallaroo.topology.model import Computation
 
 TEXT = ["the", "the", "the", "cat", "and", "dog", "bird", "saw", "that", "a"]
 
@@ -270,7 +284,9 @@ class TestDeadLetters:
         assert b"".join(chunk.body for chunk in chunks if chunk.route != DEAD_LETTERS) == b"a1\na2\n"
 
 
-def test_printed_text_travels_to_the_driver(make, tmp_path, capsys):
+def test_printed_text_travels_to_the_driver(make, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", CaughtStream(sys.stdout))
+
     def tell(data):
         print("stateless", data)
         return data
@@ -319,3 +335,32 @@ def test_classes_are_made_once_in_a_worker(make, tmp_path):
     kind = worker.plan.application.pipelines[0].steps[0].target
     (instances,) = [cell.cell_contents for cell in kind.__init__.__closure__]
     assert len(instances) == 1
+
+
+def test_messages_that_cannot_be_read_on_arrival_become_a_dead_letter(make, tmp_path):
+    query = Query(make.plan(make.pipeline("p", make.state_step(count_word))), tmp_path)
+    route = query.plan.routes[0]
+    broken = Chunk(route.number, route.layout.groups[0], 0, 0, 3, b"no pickle")
+    (chunk,) = query.workers[0].run_group(0, broken.grp, [broken], MemoryStore())
+    (record,) = load_records(chunk.body)
+    assert chunk.route == DEAD_LETTERS
+    assert "3 messages that were packed together cannot be read" in record["error"]
+    assert base64.b64decode(record["payload"]) == b"no pickle"
+
+
+def test_a_step_that_cannot_be_made_in_a_worker_is_told_before_the_first_message(make, tmp_path):
+    class OnlyOnce:
+        def __init__(self):
+            # By value in each worker, so what they share is on the disk.
+            Path(tmp_path / "made").touch(exist_ok=False)
+
+        def name(self):
+            return "once"
+
+        def compute(self, data):
+            return data
+
+    query = Query(make.plan(make.pipeline("p", Computation("once", OnlyOnce, multi=False))), tmp_path, workers=2)
+    query.workers[0].prepare_sources()
+    with pytest.raises(WallarooError, match=r"Pipeline 'p': .* cannot be made in a worker: FileExistsError"):
+        query.workers[1].prepare_sources()

@@ -248,11 +248,21 @@ def test_an_index_that_readers_know_is_not_given_again(tmp_path):
         writer.append([b"x"] * 10)
         assert not writer.advance_to(10)
         assert writer.advance_to(50)
-        assert (writer.start, writer.end, writer.bytes_after(50)) == (50, 50, 0)
+        assert (writer.start, writer.end, writer.bytes_after(50)) == (0, 50, 0)
         writer.append([b"y"])
     with LogWriter(tmp_path) as writer:
-        assert (writer.start, writer.end) == (50, 51)
-    assert read_all(LogReader(tmp_path), 50, 51) == [b"y"]
+        assert (writer.start, writer.end) == (0, 51)
+    reader = LogReader(tmp_path)
+    assert reader.present(0, 51) == [(0, 10), (50, 51)]
+    assert (reader.present(3, 30), reader.present(20, 40), reader.present(50, 51)) == ([(3, 10)], [], [(50, 51)])
+    assert read_all(reader, 0, 10) == [b"x"] * 10
+    assert read_all(reader, 50, 51) == [b"y"]
+
+
+def test_an_index_that_was_processed_is_not_given_again_by_an_empty_log(tmp_path):
+    with LogWriter(tmp_path) as writer:
+        writer.append([b"x"] * 50)
+        writer.delete_before(50)
     for path in tmp_path.iterdir():
         if path.suffix:
             path.unlink()

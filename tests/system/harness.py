@@ -91,10 +91,10 @@ class Process:
         self._reader.join(5)
         return code
 
-    def ask_to_stop(self):
+    def ask_to_stop(self, how=signal.SIGTERM):
         """Ask the process to stop, without waiting for it."""
         self._note_family()
-        self._process.send_signal(signal.SIGTERM)
+        self._process.send_signal(how)
 
     def stop(self):
         """Stop the process, if nobody has asked it to yet; check that it ends well, with all it had started."""
@@ -160,8 +160,9 @@ class Machida(Process):
 class Receiver:
     """A plain server that keeps what each connection sends, in the order in which the connections came."""
 
-    def __init__(self):
-        self._server = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, address="127.0.0.1:0"):
+        host, _, port = address.partition(":")
+        self._server = socket.create_server((host, int(port)))
         # Connections inherit it. Little is on its way, so a receiver that stops reading is soon noticed.
         self._server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         self.address = "{}:{}".format(*self._server.getsockname())
@@ -242,6 +243,12 @@ def send(address, messages):
         connection.shutdown(socket.SHUT_WR)
         # The source closes its side once it has read all there is.
         assert connection.recv(1) == b""
+
+
+def unused_address():
+    """Return an address on which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return "{}:{}".format(*server.getsockname())
 
 
 def refuses(address):

@@ -1,6 +1,7 @@
 """An application that is stopped, or killed, goes on: nothing lost, nothing counted twice, every key in order."""
 
 import random
+import signal
 from collections import Counter, defaultdict
 
 import pytest
@@ -97,7 +98,7 @@ def stop_with_much_left(app, run):
     streams = [app.messages.stream([f"{sender}{key}" for key in range(30)], 70_000) for sender in "xyz"]
     address = run.address("steps")
     send_at_the_same_time(address, *streams)
-    run.ask_to_stop()
+    run.ask_to_stop(signal.SIGINT)
     run.wait_until(lambda: refuses(address), "closing the door")
     gate.touch()
     run.stop()

@@ -26,8 +26,6 @@ def test_the_directory_does_not_grow_with_the_batches(machida, receiver, tmp_pat
     home = tmp_path / "home"
     sink = receiver()
     arguments = ["--in", "127.0.0.1:0", "--out", sink.address, "--resilience-dir", home, "--worker-count", "2"]
-    # How often Spark looks for what can go; in a minute, which is its habit, this test is over.
-    arguments += ["--spark-conf", "spark.sql.streaming.stateStore.maintenanceInterval=1s"]
     run = machida("--application-module", "word_count", *arguments).wait_until_ready()
     address = run.address("Split and Count")
     size = 0

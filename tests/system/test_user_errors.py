@@ -20,7 +20,10 @@ def shape(text):
     return re.escape(f"wallaroo.engine.steps.ReturnShapeError: {text}")
 
 
-LOCK = "TypeError: cannot pickle '_thread.lock' object"
+LOCK = (
+    "wallaroo.engine.outbox.NotPicklableError: the message cannot be sent to the worker of its key: "
+    "cannot pickle '_thread.lock' object"
+)
 UNKNOWN = (
     "wallaroo.engine.outbox.UnknownKeyError: the partition function returned the key 'z', "
     "which is not among the 3 partition keys of state 'memory'"
@@ -131,7 +134,8 @@ def test_the_application_goes_on_and_the_messages_are_kept(machida, receiver, tm
     run.stop()
 
     *rest, poison = letters()
-    assert (poison["step"], poison["error"], message_of(poison)) == ("remember", LOCK, "c poison")
+    assert (poison["step"], message_of(poison)) == ("remember", "c poison")
+    assert poison["error"].endswith("the state of 'c' cannot be saved: cannot pickle '_thread.lock' object")
     # Whether the output that led to the failure is sent is left open: it had been computed when the state failed.
     found = received(sink.everything().replace(b"c poison => 3\n", b""))
     assert found == {**first, "c": ["c word1 => 1", "c word2 => 2", "c word3 => 3"]}

@@ -71,6 +71,13 @@ def two_pipelines():
     return ab.build()
 
 
+class OneWayError(Exception):
+    """Is pickled with one argument, and takes two."""
+
+    def __init__(self, what, where):
+        super().__init__(f"{what} {where}")
+
+
 class TestRun:
     def test_bytes_are_decoded_and_outputs_come_in_order(self):
         assert testing.run(word_count, [b"why hello", b"why"]) == [("why", 1), ("hello", 1), ("why", 2)]
@@ -162,6 +169,27 @@ class TestErrors:
     def test_a_key_that_is_not_listed(self):
         with pytest.raises(testing.StepError, match="'z'"):
             testing.run(word_count, ["zebra"])
+
+    @pytest.mark.parametrize("key", [-1, "one", 1 << 64])
+    def test_a_key_that_is_no_whole_number(self, key):
+        @wallaroo.partition
+        def of(word):
+            return key
+
+        ab = wallaroo.ApplicationBuilder("Numbers")
+        ab.new_pipeline("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
+        ab.to_state_partition_u64(count, Totals, "totals", of)
+        with pytest.raises(testing.StepError, match="to_state_partition_u64 takes whole numbers from 0 to"):
+            testing.run(ab.build(), ["why"])
+
+    def test_a_message_that_is_pickled_but_does_not_come_back(self):
+        ab = wallaroo.ApplicationBuilder("One way")
+        ab.new_pipeline("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
+        ab.to_stateful(count, Totals, "totals")
+        memory = testing.InMemory(ab.build(), keep_errors=True).send(["why", OneWayError("a", "b"), "why"])
+        assert memory.state("totals").totals == {"why": 2}
+        (record,) = memory.errors
+        assert "the message cannot be sent to the worker of its key" in record["error"]
 
     def test_a_message_that_no_worker_could_get(self):
         @wallaroo.computation("make")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -101,6 +102,7 @@ def main(context: click.Context, /, **given: Any) -> None:
 
 def run_application(setup: Callable[[list[str]], Any], arguments: list[str], given: dict[str, Any]) -> None:
     """Build the application and run it until it is stopped."""
+    os.umask(0o077)  # What is written holds users' messages and states.
     application = loading.build(setup, arguments)
     from wallaroo.engine.main import Run  # noqa: PLC0415 - what --help and mistakes do not need
 

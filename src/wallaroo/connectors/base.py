@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -16,6 +17,9 @@ class SinkConnection(Protocol):
     name: str
     """Where it delivers to: known in the ledger and shown to people by this name."""
 
+    def connect(self) -> None:
+        """Look for the receiver ahead of the first batch, for as long as it takes."""
+
     def deliver(self, bodies: Sequence[bytes]) -> None:
         """Deliver one batch; wait for the receiver as long as it takes, or raise StoppedError."""
 
@@ -25,3 +29,13 @@ class SinkConnection(Protocol):
 
 Notice = Callable[[str], None]
 """Tells a person, in one line, what is going on."""
+
+
+def never_failing(notice: Notice) -> Notice:
+    """Return `notice` so that it never raises: nothing stops because nobody is there to read."""
+
+    def tell(text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            notice(text)
+
+    return tell

@@ -47,15 +47,15 @@ def stable_hash(key: Hashable) -> int:  # noqa: C901, PLR0911 - one for each kin
         return 0x9E3779B9
     if isinstance(key, enum.Enum):
         return zlib.crc32(f"{type(key).__qualname__}.{key.name}".encode())
-    if (fields := _compared_fields(key)) is not None:
+    if (fields := _hashed_fields(key)) is not None:
         return stable_hash((type(key).__qualname__, *fields))
     # A class of the user's own: its __hash__ agrees with its __eq__, which no hash of ours could. Workers
     # run with a fixed PYTHONHASHSEED, so it is the same in all of them.
     return _scramble(hash(key))
 
 
-def _compared_fields(key: Any) -> tuple[Any, ...] | None:
-    """Return what a dataclass compares, where it compares as dataclasses do; None for anything else.
+def _hashed_fields(key: Any) -> tuple[Any, ...] | None:
+    """Return what a dataclass hashes, where it compares as dataclasses do; None for anything else.
 
     Its own hash will not do: it is made of the fields' hashes, and that of None, before Python 3.12, is an address.
     """
@@ -64,7 +64,8 @@ def _compared_fields(key: Any) -> tuple[Any, ...] | None:
     code = getattr(type(key).__eq__, "__code__", None)
     if code is None or code.co_filename != "<string>":  # Methods that the decorator made come from no file.
         return None
-    return tuple(getattr(key, field.name) for field in dataclasses.fields(key) if field.compare)
+    hashed = [field for field in dataclasses.fields(key) if (field.compare if field.hash is None else field.hash)]
+    return tuple(getattr(key, field.name) for field in hashed)
 
 
 def _scramble(value: int) -> int:

@@ -81,8 +81,7 @@ class Egress:
     def connect(self) -> None:
         """Look for the receivers in the background, so that one that is missing is missed at the start."""
         for connection in self._connections.values():
-            if isinstance(connection, TcpSink):
-                threading.Thread(target=connection.connect, daemon=True).start()
+            threading.Thread(target=connection.connect, daemon=True).start()
 
     def close(self) -> None:
         """Close the connections, after everything has been sent."""

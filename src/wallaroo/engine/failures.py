@@ -38,18 +38,21 @@ def cause(text: str) -> str:
 def cannot_go_on(reason: str, home: Home) -> WallarooError:
     """Return the error that ends a run."""
     return WallarooError(
-        f"The application cannot go on: {reason}.\n"
-        "Nothing that was accepted is lost: start it again with the same directory, and it goes on from there.\n"
+        f"The application cannot go on: {reason.rstrip('.')}.\n"
+        "What was accepted is kept: once the cause is gone, the same command goes on from there.\n"
         f"Spark's log: {home.spark_log}"
     )
 
 
 @contextmanager
-def noticing_a_lost_jvm(home: Home) -> Iterator[None]:
-    """Turn what calls to a JVM that is gone raise into one plain error."""
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark, which only a run needs
+def told_plainly(home: Home) -> Iterator[None]:
+    """Turn what Spark raises, or what calls to a JVM that is gone raise, into one plain error."""
+    from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - comes with Spark, which only a run needs
+    from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
         yield
+    except (PySparkException, Py4JJavaError) as error:
+        raise cannot_go_on(cause(str(error)), home) from error
     except (Py4JError, ConnectionError) as error:
         raise cannot_go_on("Spark's process has ended unexpectedly", home) from error

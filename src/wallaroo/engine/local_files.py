@@ -28,6 +28,11 @@ import org.apache.hadoop.fs.permission.FsPermission;
 public class LocalFiles extends LocalFileSystem {
   public LocalFiles() { super(new Raw()); }
 
+  public void initialize(java.net.URI name, org.apache.hadoop.conf.Configuration conf) throws IOException {
+    super.initialize(name, conf);
+    setWriteChecksum(false);
+  }
+
   public static class Raw extends RawLocalFileSystem {
     public void setPermission(Path path, FsPermission permission) throws IOException {
       Set set = EnumSet.noneOf(PosixFilePermission.class);

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from wallaroo.api.configs import TCPSourceConfig
 from wallaroo.api.generators import GenSourceConfig
-from wallaroo.connectors.base import Notice, StoppedError
+from wallaroo.connectors.base import Notice, StoppedError, never_failing
 from wallaroo.engine.egress import Egress
-from wallaroo.engine.failures import cannot_go_on, cause, noticing_a_lost_jvm
+from wallaroo.engine.failures import cannot_go_on, cause, told_plainly
 from wallaroo.engine.home import Home, check_layout, default_home
 from wallaroo.engine.plan import Layout, Plan
 from wallaroo.engine.session import SparkOptions, spark_session
@@ -76,8 +76,8 @@ class Run:
         self.options = options
         self.home = Home(options.home or default_home(application.name))
         self._module = module
-        self._say = say
-        self._warn = warn
+        self._say = never_failing(say)
+        self._warn = never_failing(warn)
         self._stopping = threading.Event()
         self._cleanup = contextlib.ExitStack()
         self._token = secrets.token_hex(16)
@@ -85,33 +85,48 @@ class Run:
     def run(self, stop: Stop) -> None:
         """Start, say so, and go on until asked to stop; raises a WallarooError if the application cannot go on."""
         with self._cleanup:
-            self._start()
-            stop.ready = True
-            self._say(READY)
-            with noticing_a_lost_jvm(self.home):
+            self.home.open()
+            self._cleanup.callback(self.home.close)
+            with told_plainly(self.home):
+                self._start()
+                stop.ready = True
+                self._say(READY)
                 while not stop.requested.wait(0.25) and self._query.isActive:
                     pass
                 if stop.requested.is_set():
+                    self._warn("Stopping after the batch under way; at a second signal, at once.")
                     self._finish_batch(stop)
                 self._raise_failure()
+        self._say(
+            f"Stopped: {self._egress.messages_out:,} messages sent, {self._egress.errors:,} dead letters in this run."
+        )
 
     def _start(self) -> None:
-        self.home.open()
-        self._cleanup.callback(self.home.close)
         recorded = check_layout(self.home, self.application.name, self._layout(1))
         self._start_ingress()
         self._say(f"  state in    {self.home.path}" + (" (going on where it stopped)" if recorded else ""))
         session = self._cleanup.enter_context(spark_session(self.application.name, self.home, self.options.spark))
         layout = recorded or self._new_layout(session)
+        self._tell_kept(layout)
         session.conf.set("spark.sql.shuffle.partitions", layout.partitions)
         plan = Plan(self.application, layout, *own_serializers(self._module), run_id=self._token)
         if not self.options.spark.local and (bundle := bundle_modules(self.home.path / "modules.zip")):
             session.sparkContext.addPyFile(str(bundle))
+        if not self.home.checkpoint.exists():
+            self.home.ledger.unlink(missing_ok=True)  # It counts the batches of a checkpoint that is gone.
         self._egress = Egress(plan, self.home, self._stopping, self._warn)
         self._cleanup.callback(self._egress.close)
         self._egress.connect()
         self._start_query(session, plan)
         self._warm_up()
+
+    def _tell_kept(self, layout: Layout) -> None:
+        """Say so where the state that is there decides, and not what was asked for."""
+        asked = (self.options.workers or layout.partitions, self.options.buckets or layout.buckets)
+        if asked != (layout.partitions, layout.buckets):
+            self._say(
+                f"  kept        {layout.partitions} partitions, {layout.buckets} buckets: the state was made with them"
+            )
 
     def _layout(self, partitions: int) -> Layout:
         levels = state_levels(self.application.pipelines)
@@ -167,9 +182,13 @@ class Run:
         levels = len(plan.layout.levels)
         self._query = start_query(session, ref, levels, settings, self._egress, self.home.checkpoint)
         self._cleanup.callback(_quietly, self._query.stop)
+        # Comes before that: a sink that waits for its receiver would keep the query from stopping.
+        self._cleanup.callback(self._stopping.set)
 
     def _warm_up(self) -> None:
         """Run some batches without messages: the first ones load classes, start workers and import the application."""
+        if self._batch_left_over():
+            self._say("  finishing   the batch that the last run had under way; its receivers have to be there")
         for _ in range(_WARM_UP_BATCHES):
             before = self._egress.batches
             self._client.nudge()
@@ -177,12 +196,20 @@ class Run:
                 self._raise_failure()
                 time.sleep(0.01)
 
+    def _batch_left_over(self) -> bool:
+        """Tell whether the last run had planned a batch that it did not finish."""
+        planned, finished = (
+            max((int(path.name) for path in (self.home.checkpoint / kind).glob("[0-9]*")), default=-1)
+            for kind in ("offsets", "commits")
+        )
+        return planned > finished
+
     def _finish_batch(self, stop: Stop) -> None:
         """Take nothing new, and let the batch in flight come to its end."""
         self._stopping.set()
         self._client.drain()
         idle = 0
-        while self._query.isActive and idle < 2 and not stop.at_once.is_set():
+        while self._query.isActive and idle < 10 and not stop.at_once.is_set():
             # Between batches the query asks its source how far it has got, which after draining is: no further.
             message = str(self._query.status["message"])
             idle = idle + 1 if re.match(r"Waiting|Getting offsets|No new data", message) else 0

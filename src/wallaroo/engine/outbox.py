@@ -13,11 +13,13 @@ import time
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 from wallaroo.engine.buckets import stable_hash
 from wallaroo.engine.chunks import DEAD_LETTERS, PRINTED, Chunk, dump_records
 from wallaroo.engine.plan import Plan, SinkRoute, StepRoute
+from wallaroo.engine.printing import CaughtStream
 from wallaroo.errors import users_traceback
 
 _PRINTED_AT_MOST = 64 * 1024
@@ -48,6 +50,8 @@ class Outbox:
         self._keyed: dict[int, defaultdict[Any, list[Any]]] = {}
         self._buckets: dict[int, dict[Any, int]] = {}
         self._dead: list[dict[str, Any]] = []
+        self._travelled: set[type] = set()
+        """Classes of messages that have been seen to survive the way to another worker."""
         self._part = 0
         self.printed = io.StringIO()
         self.key: Any = None
@@ -78,10 +82,15 @@ class Outbox:
 
     def capturing(self) -> contextlib.AbstractContextManager[object]:
         """Collect what user code prints, to be shown on the user's screen instead of a worker's log."""
-        captured = contextlib.ExitStack()
-        captured.enter_context(contextlib.redirect_stdout(self.printed))
-        captured.enter_context(contextlib.redirect_stderr(self.printed))
-        return captured
+        return self._capturing()
+
+    @contextlib.contextmanager
+    def _capturing(self) -> Iterator[None]:
+        CaughtStream.buffer_of_task = self.printed
+        try:
+            yield
+        finally:
+            CaughtStream.buffer_of_task = None
 
     @property
     def messages(self) -> int:
@@ -135,13 +144,13 @@ class Outbox:
         if text := self.printed.getvalue():
             self.printed.seek(0)
             self.printed.truncate()
-            yield Chunk(PRINTED, carrier, seq, part, 0, text[:_PRINTED_AT_MOST].encode("utf-8", "replace"))
+            if len(text) > _PRINTED_AT_MOST:
+                text = f"{text[:_PRINTED_AT_MOST]}\n… and {len(text) - _PRINTED_AT_MOST:,} more characters"
+            yield Chunk(PRINTED, carrier, seq, part, 0, text.encode("utf-8", "replace"))
 
     def _keyed_chunks(self, route: StepRoute, groups: dict[Any, list[Any]], seq: int, part: int) -> Iterator[Chunk]:
         """Yield one chunk for each bucket that got messages."""
         allowed = route.step.state.keys if route.step.partition is not None else None
-        buckets = route.layout.groups
-        number = len(buckets)
         known = self._buckets[route.number]
         if len(known) > _KNOWN_BUCKETS_AT_MOST:
             known.clear()
@@ -151,40 +160,56 @@ class Outbox:
         for key, messages in groups.items():
             bucket = known.get(key)
             if bucket is None:
-                if allowed is not None and key not in allowed:
-                    self._fail_unknown(route, key, messages)
+                try:
+                    bucket = known[key] = self._bucket_of(route, key)
+                except Exception as error:  # noqa: BLE001 - a key of the user's, or its hash
+                    for message in messages:
+                        self.fail(route.pipeline.name, route.step.name, message, error, key)
                     continue
-                bucket = known[key] = buckets[stable_hash(key) % number] if number > 1 else buckets[0]
             by_bucket[bucket][key] = messages
         for bucket, of_bucket in by_bucket.items():
             body, count = self._pack(route, of_bucket)
             if count:
                 yield Chunk(route.number, bucket, seq, part, count, body)
 
-    def _fail_unknown(self, route: StepRoute, key: Any, messages: list[Any]) -> None:
-        error = UnknownKeyError(
-            f"the partition function returned the key {_shorten(_safe_repr(key))}, which is not among the "
-            f"{len(route.step.state.keys or ())} partition keys of state {route.step.state.name!r}"
-        )
-        for message in messages:
-            self.fail(route.pipeline.name, route.step.name, message, error, key)
+    def _bucket_of(self, route: StepRoute, key: Any) -> int:
+        """Return the bucket of a key, or raise what is wrong with the key."""
+        state = route.step.state
+        if route.step.partition is not None:
+            if state.keys is not None and key not in state.keys:
+                raise UnknownKeyError(
+                    f"the partition function returned the key {_shorten(_safe_repr(key))}, which is not among the "
+                    f"{len(state.keys)} partition keys of state {state.name!r}"
+                )
+            if state.u64 and not (isinstance(key, int) and 0 <= key < 1 << 64):
+                raise UnknownKeyError(
+                    f"the partition function returned the key {_shorten(_safe_repr(key))}; "
+                    "to_state_partition_u64 takes whole numbers from 0 to 2**64 - 1"
+                )
+        buckets = route.layout.groups
+        return buckets[stable_hash(key) % len(buckets)] if len(buckets) > 1 else buckets[0]
 
     def _pack(self, route: StepRoute, messages: dict[Any, list[Any]]) -> tuple[bytes, int]:
-        """Return messages as bytes with their number; those that cannot be serialised become dead letters."""
+        """Return messages as bytes with their number; those that cannot travel become dead letters."""
         try:
-            return self._serializer.dump_messages(messages), sum(map(len, messages.values()))
-        except Exception:  # noqa: BLE001 - find the culprits one by one, below
-            good: dict[Any, list[Any]] = {}
-            for key, some in messages.items():
-                for message in some:
-                    try:
-                        self._serializer.dump_messages({key: [message]})
-                    except Exception as cause:  # noqa: BLE001 - user code
-                        error = NotPicklableError(f"the message cannot be sent to the worker of its key: {cause}")
-                        self.fail(route.pipeline.name, route.step.name, message, error, key)
-                    else:
-                        good.setdefault(key, []).append(message)
-            return self._serializer.dump_messages(good), sum(map(len, good.values()))
+            if set(map(type, chain.from_iterable(messages.values()))) <= self._travelled:
+                return self._serializer.dump_messages(messages), sum(map(len, messages.values()))
+        except Exception:  # noqa: BLE001, S110 - the culprits are found one by one, below
+            pass
+        good: dict[Any, list[Any]] = {}
+        for key, some in messages.items():
+            for message in some:
+                try:
+                    # A class may well be pickled and fail to come back, which the other side could not undo.
+                    self._serializer.load_messages(self._serializer.dump_messages({key: [message]}))
+                except USER_ERRORS as cause:
+                    self._travelled.discard(type(message))
+                    error = NotPicklableError(f"the message cannot be sent to the worker of its key: {cause}")
+                    self.fail(route.pipeline.name, route.step.name, message, error, key)
+                else:
+                    self._travelled.add(type(message))
+                    good.setdefault(key, []).append(message)
+        return self._serializer.dump_messages(good), sum(map(len, good.values()))
 
 
 def _letters_by_number(groups: dict[Any, list[Any]], allowed: frozenset[Any]) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
-
+from wallaroo.engine.chunks import COLUMNS
 from wallaroo.engine.egress import Egress
 from wallaroo.engine.processor import LevelProcessor
 from wallaroo.engine.shipping import PlanRef
@@ -15,17 +14,6 @@ from wallaroo.engine.source import FORMAT, WallarooSource
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-_CHUNK = StructType(
-    [
-        StructField("route", IntegerType()),
-        StructField("grp", IntegerType()),
-        StructField("seq", LongType()),
-        StructField("part", IntegerType()),
-        StructField("number", IntegerType()),
-        StructField("body", BinaryType()),
-    ]
-)
 
 
 def start_query(  # noqa: PLR0913, PLR0917 - the parts of a query
@@ -36,7 +24,7 @@ def start_query(  # noqa: PLR0913, PLR0917 - the parts of a query
     frame = session.readStream.format(FORMAT).option("settings", str(settings)).load()
     for level in range(levels):
         frame = frame.groupBy("grp").transformWithState(
-            LevelProcessor(ref, level), outputStructType=_CHUNK, outputMode="Append", timeMode="None"
+            LevelProcessor(ref, level), outputStructType=COLUMNS, outputMode="Append", timeMode="None"
         )
     writer = frame.writeStream.foreachBatch(egress).option("checkpointLocation", checkpoint.as_uri())
     return writer.queryName("wallaroo").start()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -36,7 +38,11 @@ _SETTINGS = {
     # How much history the checkpoint keeps: recovery needs the last batch only.
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.stateStore.minDeltasForSnapshot": "50",
-    "spark.sql.streaming.fileSource.log.compactInterval": "10",
+    "spark.sql.streaming.stateStore.maintenanceInterval": "5s",
+    # Files of batches long gone are removed when their objects are; a quiet JVM would keep them for half an hour.
+    "spark.cleaner.periodicGC.interval": "2min",
+    # A query that is asked to stop does so, or is left behind.
+    "spark.sql.streaming.stopTimeout": "30s",
     # No process is started to read links, and no second file is written beside each one.
     "spark.sql.streaming.checkpointFileManagerClass": (
         f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -133,6 +139,7 @@ def _start(settings: dict[str, str], home: Home) -> SparkSession:
     os.environ["PYTHONHASHSEED"] = "0"  # Keys of users' own classes must hash alike in every worker.
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     chatter = _chatter_file(home)
+    interrupt = signal.getsignal(signal.SIGINT)
     try:
         gateway = launch_gateway(  # type: ignore[no-untyped-call]
             conf, popen_kwargs={"stdout": chatter, "stderr": chatter, "pass_fds": [home.lock]}
@@ -142,10 +149,13 @@ def _start(settings: dict[str, str], home: Home) -> SparkSession:
         context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign] # noqa: SLF001
     except Exception as error:
         raise WallarooError(
-            f"Spark could not be started ({_first_line(error)}). What it said is in {home.spark_log.parent}."
+            f"Spark could not be started: {_said(home) or _first_line(error)}\n"
+            f"All that it said is in {home.spark_log.parent}."
         ) from error
     finally:
         os.close(chatter)
+        # Spark would cancel the batch under way at a Ctrl-C, which is to finish it.
+        signal.signal(signal.SIGINT, interrupt)
     return SparkSession(context)
 
 
@@ -170,6 +180,7 @@ def _all_settings(name: str, home: Home, options: SparkOptions, java_options: st
     log4j = home.spark_log.parent / "log4j2.properties"
     log4j.write_text(_LOG4J.format(path=home.spark_log, level=options.log_level))
     scratch = home.path / "scratch"
+    shutil.rmtree(scratch, ignore_errors=True)  # A run that was killed had no time to tidy up.
     settings = _SETTINGS | {
         "spark.app.name": name,
         "spark.master": options.patient_master,
@@ -196,6 +207,13 @@ def _chatter_file(home: Home) -> int:
     """Open the file for what the JVM and the workers write past the logger, started anew at each run."""
     path = home.spark_log.parent / "spark.out"
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+
+
+def _said(home: Home) -> str:
+    """Return the line with which Spark's JVM explained why it did not start, if it did."""
+    said = (home.spark_log.parent / "spark.out").read_text(errors="replace").splitlines()
+    telling = [line.strip() for line in said if re.search(r"Exception|Error|Could not|Invalid", line)]
+    return telling[0].removeprefix('Exception in thread "main" ') if telling else ""
 
 
 def _log_bridge_to_file(home: Home) -> None:

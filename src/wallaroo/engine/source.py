@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 from wallaroo.engine.chunks import COLUMNS, NUDGE, Chunk, to_record_batch
 from wallaroo.engine.shipping import PlanRef
 from wallaroo.engine.worker import worker_for
+from wallaroo.errors import WallarooError
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.log_reader import LogReader
 
@@ -126,15 +127,27 @@ class _Reader(DataSourceStreamReader):
             ends[source] = log.limit(begin, self._settings.batch_bytes, end) if end > begin else begin
         return {"nudges": start["nudges"] + int(answer.nudged), "sources": ends}
 
+    def _refuse_missing_pipelines(self, start: dict[str, int], end: dict[str, int]) -> None:
+        for source in end.keys() - self._logs.keys():
+            if end[source] > start.get(source, 0):
+                raise WallarooError(
+                    f"The batch that was under way has messages of the pipeline {source!r}, which the application no "
+                    "longer has. Start it once more with that pipeline, so that they are processed"
+                )
+
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Cut the batch into tasks: as many as there are partitions, but none for a handful of bytes."""
         most = self._settings.partitions
+        if any(end["sources"].get(source, 0) > log.end() for source, log in self._logs.items()):
+            # The batch was planned before a power failure, which took messages from the end of a log.
+            self._ingress.advance(end["sources"])
+        self._refuse_missing_pipelines(start["sources"], end["sources"])
         ranges: list[InputPartition] = []
         for source, log in self._logs.items():
             begin, stop = start["sources"].get(source, 0), end["sources"].get(source, 0)
-            if stop > begin:
-                tasks = min(most, 1 + log.bytes_between(begin, stop) // _BYTES_WORTH_A_TASK)
-                ranges += [_Range(source, *cut) for cut in log.cut(begin, stop, tasks)]
+            for low, high in log.present(begin, stop) if stop > begin else ():
+                tasks = min(most, 1 + log.bytes_between(low, high) // _BYTES_WORTH_A_TASK)
+                ranges += [_Range(source, *cut) for cut in log.cut(low, high, tasks)]
         if end["nudges"] != start["nudges"] or not ranges:
             ranges += [_Nudge(carrier) for carrier in self._settings.carriers]
         return ranges
@@ -148,6 +161,7 @@ class _Reader(DataSourceStreamReader):
             chunks = worker.run_source(partition.source, partition.start, pieces)
         else:
             assert isinstance(partition, _Nudge)
+            worker.prepare_sources()
             chunks = iter([Chunk(NUDGE, partition.carrier, 0, 0, 0, b"")])
         try:
             for chunk in chunks:

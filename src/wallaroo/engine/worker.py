@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
 from collections import OrderedDict
@@ -9,13 +10,16 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from wallaroo.engine.buckets import spark_hash
 from wallaroo.engine.chunks import NUDGE, Chunk
-from wallaroo.engine.outbox import Outbox
+from wallaroo.engine.outbox import USER_ERRORS, NotPicklableError, Outbox
 from wallaroo.engine.plan import Plan, StepRoute
+from wallaroo.engine.printing import catch_streams
 from wallaroo.engine.shipping import PlanRef
 from wallaroo.engine.state import Bucket, BucketStore, StateLog
 from wallaroo.engine.stateful import BucketRun, StateStep
 from wallaroo.engine.steps import Push, line_from, source_line
+from wallaroo.errors import WallarooError
 
 _MESSAGES_IN_A_CHUNK = 250_000
 _FORGET_AFTER_SECONDS = 300.0
@@ -71,7 +75,10 @@ class Worker:
         for chunk in chunks:
             if self.plan.level_of(chunk.route) == level:
                 mine.append(chunk)
-            elif chunk.route != NUDGE or level + 1 < len(self.plan.layout.levels):
+                continue
+            if chunk.route == NUDGE:
+                self._prepare_level(level)
+            if chunk.route != NUDGE or level + 1 < len(self.plan.layout.levels):
                 yield chunk
         if not mine:
             return
@@ -85,11 +92,34 @@ class Worker:
         with self._outbox.capturing():
             for chunk in sorted(mine, key=lambda chunk: chunk.order):
                 self._outbox.origin = dict
-                run.run(self._step(chunk.route), self._serializer.load_messages(chunk.body))
+                self._run_chunk(run, chunk)
             run.save()
         self._live[name] = (time.monotonic(), run.bucket)
-        carrier = self.plan.layout.carriers[group % self.plan.layout.partitions]
+        carrier = self.plan.layout.carriers[spark_hash(group) % self.plan.layout.partitions]
         yield from self._outbox.take(group, carrier)
+
+    def _run_chunk(self, run: BucketRun, chunk: Chunk) -> None:
+        step = self._step(chunk.route)
+        try:
+            messages = self._serializer.load_messages(chunk.body)
+        except USER_ERRORS as cause:
+            # The sender tries each class of message before it relies on it, so this is rare; it is kept as it is.
+            error = NotPicklableError(f"{chunk.number} messages that were packed together cannot be read: {cause}")
+            step.fail(chunk.body, error, None)
+        else:
+            run.run(step, messages)
+
+    def prepare_sources(self) -> None:
+        """Bind the first stage of every pipeline, so that what cannot be made is found before the first message."""
+        for pipeline in self.plan.application.pipelines:
+            with _told(pipeline.name, "its source or a step before its first state"):
+                self._source(pipeline.name)
+
+    def _prepare_level(self, level: int) -> None:
+        for route in self.plan.routes:
+            if isinstance(route, StepRoute) and route.layout.level == level:
+                with _told(route.pipeline.name, f"the step {route.step.name!r} or one after it"):
+                    self._step(route.number)
 
     def _step(self, number: int) -> StateStep:
         if number not in self._steps:
@@ -110,6 +140,15 @@ class Worker:
         while self._live and next(iter(self._live.values()))[0] < horizon:
             self._live.popitem(last=False)
         self._housekeeping.after_task()
+
+
+@contextlib.contextmanager
+def _told(pipeline: str, part: str) -> Iterator[None]:
+    """Turn what a constructor of the user's raises in a worker into a plain error."""
+    try:
+        yield
+    except USER_ERRORS as error:
+        raise WallarooError(f"Pipeline {pipeline!r}: {part} cannot be made in a worker: {error!r}") from error
 
 
 class _Housekeeping:
@@ -137,4 +176,5 @@ class _Housekeeping:
 @lru_cache(maxsize=1)
 def worker_for(ref: PlanRef) -> Worker:
     """Return this process's worker for a plan."""
+    catch_streams()
     return Worker(ref.load())

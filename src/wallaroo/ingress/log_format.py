@@ -40,6 +40,19 @@ _CHECKSUM = struct.Struct("<I")
 RECORD_SIZE = _FIELDS.size + _CHECKSUM.size
 
 
+LOST_FILE = "lost"
+"""The file that says which messages a log has lost at what was then its end: a line `from to` for each time."""
+
+
+def lost_ranges(directory: Path) -> list[tuple[int, int]]:
+    """Return the ranges of messages that the log in `directory` is known to have lost."""
+    try:
+        noted = (directory / LOST_FILE).read_text()
+    except FileNotFoundError:
+        return []
+    return [(int(low), int(high)) for low, high in (line.split() for line in noted.splitlines())]
+
+
 class LogCorruptError(WallarooError):
     """A part of a log that somebody asked for is damaged or gone."""
 

@@ -15,6 +15,7 @@ from wallaroo.ingress.log_format import (
     BlockIndex,
     LogCorruptError,
     block_checksum,
+    lost_ranges,
     segment_starts,
     unpack_ends,
 )
@@ -73,6 +74,14 @@ class LogReader:
                     break
                 left -= span.weight()
             return reached
+
+    def present(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the ranges of `start` to `end` that are there: all of it, but for what a power failure has taken."""
+        ranges = [(start, end)]
+        for low, high in lost_ranges(self.directory):
+            pieces = [piece for a, b in ranges for piece in ((a, min(b, low)), (max(a, high), b))]
+            ranges = [(a, b) for a, b in pieces if a < b]
+        return ranges
 
     def cut(self, start: int, end: int, parts: int) -> list[tuple[int, int]]:
         """Cut the messages from `start` to `end` into at most `parts` ranges of about the same size."""

@@ -21,6 +21,7 @@ from wallaroo.ingress.log_format import (
     BlockIndex,
     LogCorruptError,
     block_checksum,
+    lost_ranges,
     segment_paths,
     segment_starts,
     unpack_block,
@@ -70,7 +71,7 @@ def recover(directory: Path, committed: int) -> Recovered:
     found = Recovered([_complete_segment(directory, start) for start in starts[:-1]])
     found.segments.append(_repair(directory, starts[-1], found.dropped))
     for segment, following in zip(found.segments, found.segments[1:], strict=False):
-        if segment.end != following.start:
+        if segment.end != following.start and (segment.end, following.start) not in lost_ranges(directory):
             raise LogCorruptError(
                 f"The log {directory} is damaged: the segment that begins with message {segment.start} ends "
                 f"before message {segment.end}, but the next one begins with {following.start}. Restore the "

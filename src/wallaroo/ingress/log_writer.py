@@ -16,6 +16,7 @@ from wallaroo.errors import WallarooError
 from wallaroo.ingress.log_format import (
     DIRECTORY_MODE,
     FILE_MODE,
+    LOST_FILE,
     MAX_SEGMENT_DATA,
     RECORD_SIZE,
     Block,
@@ -136,12 +137,14 @@ class LogWriter:
         """Go on with `index` if the log ends before it; return whether it did.
 
         A log that lost its tail in a power failure must not give indices again that its readers have
-        already seen with other messages: they would take the new messages for processed.
+        already seen with other messages: they would take the new messages for processed. What lies between is noted,
+        so that readers know that it is not there.
         """
         if index <= self.end:
             return False
+        with (self.directory / LOST_FILE).open("a") as file:
+            file.write(f"{self.end} {index}\n")
         self._roll(index)
-        self.delete_before(index)
         return True
 
     def sync(self) -> None:

@@ -220,7 +220,8 @@ class _Assembly:
         if mistakes:
             return None
         # No keys at all would drop every message, so an empty list says the keys are not known yet.
-        state = State(name, target, bool(partitioning), frozenset(keys) if keys else None)
+        u64 = method == "to_state_partition_u64"
+        state = State(name, target, bool(partitioning), frozenset(keys) if keys else None, u64)
         return self._shared(state, mistakes)
 
     def _shared(self, state: State, mistakes: list[str]) -> State:

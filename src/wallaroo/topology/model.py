@@ -84,6 +84,8 @@ class State:
     target: Any
     partitioned: bool
     keys: frozenset[Any] | None
+    u64: bool = False
+    """Whether keys have to be whole numbers from 0 to 2**64 - 1."""
 
     def make(self) -> Callable[[], Any]:
         """Return the function that makes a fresh state object."""
