@@ -61,7 +61,8 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
     default="local[*]",
     show_default=True,
     metavar="URL",
-    help="The Spark to run on: local[*], local[4], spark://host:7077, ...",
+    help="The Spark to run on: local[*], local[4], spark://host:7077, ... A cluster of several machines needs a "
+    "--resilience-dir that all of them see.",
 )
 @click.option("--spark-conf", multiple=True, metavar="KEY=VALUE", help="A setting for Spark; may be repeated.")
 @click.option(
