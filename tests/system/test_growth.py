@@ -7,7 +7,7 @@ import pytest
 from .harness import send, values_by_key
 
 WORDS = [f"{letter}{number}" for letter in "abcdefgh" for number in range(5)]
-BATCHES = 220
+BATCHES = 120
 
 
 def files_by_place(home):

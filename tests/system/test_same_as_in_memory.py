@@ -19,7 +19,7 @@ ASKING = 60
 def topology(chance):
     """Return the description of some pipelines: up to three steps each, some with states, some of those shared."""
     shared = chance.choice(["single", "keyed"])
-    return [pipeline(chance, number, shared) for number in range(8)]
+    return [pipeline(chance, number, shared) for number in range(12)]
 
 
 def pipeline(chance, number, shared):
@@ -103,7 +103,7 @@ def check(chance, folder, machida, receiver):
             assert promised(pipeline, came[number]) == promised(pipeline, wanted[number]), pipeline
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_spark_agrees_with_memory(tmp_path, machida, receiver, monkeypatch, seed):
     monkeypatch.syspath_prepend(APPS)
     check(random.Random(seed), tmp_path, machida, receiver)
