@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 LOG := $(VENV)/setup.log
 
-.PHONY: help demo test lint bench lock clean
+.PHONY: help demo test lint chaos bench lock clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -20,14 +20,17 @@ demo: $(READY) ## Run the word count on a text and check every count.
 test: lint ## Run the linters, then all tests.
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-lint: $(READY) ## Check style, formatting and types.
+lint: $(READY) ## Check style, formatting, types, and the packages for known vulnerabilities.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@$(BIN)/python tools/audit.py requirements.lock $(VENV)/audited
 
-bench: $(READY) ## Run the benchmarks.
-	@test -f benchmarks/run.py || { echo "There is no benchmarks/run.py."; exit 1; }
-	$(BIN)/python benchmarks/run.py
+chaos: $(READY) ## Strike a running application in all sorts of ways (SEED=... MINUTES=...).
+	@$(BIN)/python -m tests.system.chaos.run $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
+
+bench: $(READY) ## Run the benchmarks (QUICK=1: five minutes; ONLY="throughput latency": these parts).
+	@$(BIN)/python benchmarks/run.py $(if $(QUICK),--quick) $(addprefix --only ,$(ONLY))
 
 lock: ## Pin the newest versions that pyproject.toml allows in requirements.lock.
 	@$(call check_python)

@@ -11,9 +11,42 @@ _OUR_OWN_CODE = str(Path(__file__).parent)
 class WallarooError(Exception):
     """Anything that Wallaroo refuses or cannot do; its text says what happened and what to do next."""
 
+    exit_code = 1
+    """What `machida` ends with, so that a script can tell the kinds apart; `cli.exit_codes` has the table."""
 
-class WallarooParameterError(WallarooError):
+
+class ApplicationError(WallarooError):
+    """An application cannot be imported or built."""
+
+    exit_code = 3
+
+
+class WallarooParameterError(ApplicationError):
     """An application is put together wrongly. The text lists every mistake that was found."""
+
+
+class AddressError(WallarooError):
+    """Nobody can listen at, or send to, an address that the application names."""
+
+    exit_code = 4
+
+
+class DirectoryError(WallarooError):
+    """An application's directory cannot be used, or holds what this application cannot go on with."""
+
+    exit_code = 5
+
+
+class SparkStartError(WallarooError):
+    """Spark, or the Java that it runs on, cannot be started."""
+
+    exit_code = 6
+
+
+class ErrorPolicyError(WallarooError):
+    """The application's code failed more often than `--on-error` allows."""
+
+    exit_code = 7
 
 
 def users_traceback(error: BaseException) -> str:
@@ -24,7 +57,7 @@ def users_traceback(error: BaseException) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((_OUR_OWN_CODE, "<frozen importlib"))
+        if not frame.filename.startswith((_OUR_OWN_CODE, "<wallaroo", "<frozen importlib"))
         and Path(frame.filename).parent.name != "importlib"
     ]
     head = ["Traceback (most recent call last):\n", *traceback.format_list(frames)] if frames else []

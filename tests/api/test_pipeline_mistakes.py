@@ -212,6 +212,13 @@ OLD = (
             "2 pipelines are called 'words': give each pipeline a name of its own.",
         ),
         (
+            lambda: source("(replayed dead letters)"),
+            (
+                "a pipeline is called '(replayed dead letters)', which is the name of a source inside: give it another "
+                "name."
+            ),
+        ),
+        (
             lambda: source("a", 7010).merge(source("b", 7010)),
             "the pipelines 'a' and 'b' both listen on 127.0.0.1:7010: give each source a port of its own.",
         ),

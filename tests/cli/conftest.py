@@ -16,9 +16,9 @@ def wallaroo():
     """Start `wallaroo ...` as a process of its own; whatever still runs at the end is stopped."""
     started = []
 
-    def start(*args, stdin=subprocess.DEVNULL, **options):
+    def start(*args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, **options):
         command = [sys.executable, "-c", "from wallaroo.cli.wallaroo import main; main()", *map(str, args)]
-        process = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+        process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, **options)
         started.append(process)
         return process
 

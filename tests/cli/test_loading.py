@@ -128,6 +128,6 @@ def test_machida_says_it_in_one_line(tmp_path):
     command = [sys.executable, "-c", "from wallaroo.cli.machida import main; main()", "--application-module", "greet"]
     environment = {**os.environ, "PYTHONPATH": str(Path(wallaroo.__file__).parents[1])}
     finished = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert finished.returncode == 1
+    assert finished.returncode == 3
     said = "line 1 is Python 2: `print 'hello'` is written `print('hello')` in Python 3."
     assert finished.stderr == f"Error: {tmp_path / 'greet.py'}, {said}\n"

@@ -1,5 +1,6 @@
 """The `wallaroo` command itself."""
 
+import re
 import subprocess
 import sys
 
@@ -19,13 +20,14 @@ def test_version(wallaroo):
 def test_help_shows_the_commands_and_examples(wallaroo):
     text = output_of(wallaroo("--help"))
     assert "\n    wallaroo send 127.0.0.1:7010 --file text.txt\n" in text
-    assert "  receive  Listen on an address and print what comes." in text
+    assert re.search(r"\n  receive +Listen on an address and print what comes\.\n", text)
+    assert re.search(r"\n  dead-letters +List, show and replay messages", text)
 
 
 def test_help_loads_no_command():
     program = (
         "import sys; from wallaroo.cli.wallaroo import main; main(['--help'], standalone_mode=False);"
-        "commands = {f'wallaroo.cli.{name}' for name in ('new', 'check', 'send', 'receive')};"
+        "commands = {f'wallaroo.cli.{name}' for name in ('new', 'check', 'send', 'receive', 'dead_letters')};"
         "print({*commands, 'rich', 'pyspark'} & set(sys.modules),"
         "file=sys.stderr)"
     )

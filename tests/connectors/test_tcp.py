@@ -8,11 +8,14 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
+from itertools import islice
 
 import pytest
 
 from wallaroo.connectors.base import StoppedError
-from wallaroo.connectors.tcp import TcpSink
+from wallaroo.connectors.batch import Batch
+from wallaroo.connectors.tcp import TcpSink, _pauses
 
 PATIENCE = 60
 LARGE = bytes(range(256)) * 80_000  # 20 MB: more than the buffers of a connection take.
@@ -27,13 +30,15 @@ class Sink:
         self.tcp = TcpSink(*address, stopping=self.stopping, notice=self.notices.put)
         self._threads = []
 
-    def deliver(self, *bodies):
+    def deliver(self, *bodies, number=0, note=lambda *_: None, done=(0, 0)):
         """Start to deliver a batch; return the function that waits for the end and returns the error, if any."""
         outcome = queue.Queue()
+        batch = Batch(number, bodies, note)
+        batch.go_on(*done)
 
         def run():
             try:
-                self.tcp.deliver(bodies)
+                self.tcp.deliver(batch)
             except Exception as error:  # noqa: BLE001 - handed to the test
                 outcome.put(error)
             else:
@@ -185,6 +190,7 @@ def test_a_receiver_that_closes_between_batches_gets_the_next_one_on_a_new_conne
     assert receive(accept(), size) == second
     assert done() is None
     assert "Lost the receiver at 127.0.0.1:" in sink.notices.get(timeout=PATIENCE)
+    assert sink.notices.get(timeout=PATIENCE).endswith(" is back; the batch was sent again.")
     assert sink.notices.empty()
 
 
@@ -211,7 +217,7 @@ def test_a_receiver_killed_while_it_reads_gets_the_whole_batch_when_it_is_back(m
         assert receiver.stdout.readline() == "reading\n"
         receiver.send_signal(signal.SIGKILL)
         assert receiver.wait(PATIENCE) == -signal.SIGKILL
-    assert "sending the batch again when it is back" in sink.notices.get(timeout=PATIENCE)
+    assert "the whole batch is sent again when it is back" in sink.notices.get(timeout=PATIENCE)
     with socket.create_server(address) as server:
         connection, _ = server.accept()
         with connection:
@@ -244,6 +250,126 @@ def test_what_a_receiver_sends_back_is_left_alone(sink, accept):
     done = sink.deliver(b" and another")
     assert receive(connection, 20) == b"question and another"
     assert done() is None
+
+
+PARTS = [bytes([65 + number]) * 1_000_000 for number in range(20)]
+
+
+def border(number):
+    """Return the size and the checksum of the first bodies of `PARTS`."""
+    begin = b"".join(PARTS[:number])
+    return len(begin), zlib.crc32(begin)
+
+
+class TestHowFarABatchHasGot:
+    @pytest.fixture(autouse=True)
+    def _little_on_its_way(self, server):
+        # Connections inherit it. By itself, the system may take in a whole batch for a receiver that has read much.
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+
+    def test_is_noted_at_the_borders_that_the_receivers_machine_has_acknowledged(self, sink, accept):
+        notes = queue.Queue()
+        done = sink.deliver(*PARTS, note=lambda *note: notes.put(note))
+        connection = accept()
+        begin = receive(connection, 5_000_000)
+        seen = []
+        while not seen or seen[-1][0] < 5_000_000:
+            seen.append(notes.get(timeout=PATIENCE))
+        rest = receive(connection, 15_000_000)
+        assert done() is None
+        assert begin + rest == b"".join(PARTS)
+        while not notes.empty():
+            seen.append(notes.get())
+        assert seen == sorted(set(seen))
+        assert set(seen) <= {border(number) for number in range(1, 20)}
+
+    def test_the_next_run_goes_on_from_there(self, sink, accept):
+        done = sink.deliver(*PARTS, done=border(7))
+        rest = b"".join(PARTS[7:])
+        assert receive(accept(), len(rest)) == rest
+        assert done() is None
+
+    @pytest.mark.parametrize("noted", [(7_000_000, 1), (6_999_999, border(7)[1]), (10**9, 5)])
+    def test_what_does_not_fit_counts_for_nothing(self, sink, accept, noted):
+        done = sink.deliver(*PARTS, done=noted)
+        assert receive(accept(), 20_000_000) == b"".join(PARTS)
+        assert done() is None
+
+    def test_counts_for_nothing_when_the_connection_breaks(self, sink, accept):
+        notes = queue.Queue()
+        done = sink.deliver(*PARTS, note=lambda *note: notes.put(note), done=border(2))
+        first = accept()
+        assert receive(first, 5_000_000) == b"".join(PARTS[2:7])
+        first.close()
+        second = accept()
+        while notes.get(timeout=PATIENCE) != (0, 0):
+            pass
+        assert receive(second, 20_000_000) == b"".join(PARTS)
+        assert done() is None
+
+    def test_counts_for_nothing_when_the_receiver_was_gone(self, make_sink):
+        address = free_address()
+        sink = make_sink(address)
+        notes = queue.Queue()
+        done = sink.deliver(*PARTS, note=lambda *note: notes.put(note), done=border(2))
+        sink.notices.get(timeout=PATIENCE)
+        with socket.create_server(address) as server, server.accept()[0] as connection:
+            assert receive(connection, 20_000_000) == b"".join(PARTS)
+            assert done() is None
+        assert notes.get() == (0, 0)
+
+    def test_counts_for_nothing_when_the_receiver_had_stopped_reading(self, sink, accept, monkeypatch):
+        monkeypatch.setattr("wallaroo.connectors.tcp._PATIENCE_WHEN_STOPPING_SECONDS", 0.1)
+        notes = []
+        done = sink.deliver(*PARTS, note=lambda *note: notes.append(note), done=border(2))
+        connection = accept()
+        receive(connection, 3_000_000)
+        sink.stopping.set()
+        assert isinstance(done(), StoppedError)
+        assert notes[-1] == (0, 0)
+
+
+class TestTelling:
+    """What is wrong is told when it begins and when it is over, not each time that it is tried again."""
+
+    def test_a_receiver_that_accepts_and_closes_again_and_again_is_told_once(self, sink, accept, monkeypatch):
+        monkeypatch.setattr("wallaroo.connectors.tcp._LONGEST_RETRY_SECONDS", 0.01)
+        done = sink.deliver(LARGE)
+        for _ in range(10):
+            accept().close()
+        assert receive(accept(), len(LARGE)) == LARGE
+        assert done() is None
+        told = [sink.notices.get(), sink.notices.get()]
+        assert told[0].startswith(f"Lost the receiver at {sink.tcp.name} (")
+        assert told[1] == f"The receiver at {sink.tcp.name} is back; the batch was sent again."
+        assert sink.notices.empty()
+
+    def test_a_receiver_that_takes_a_batch_with_each_connection_is_told_once_in_a_while(
+        self, sink, accept, monkeypatch
+    ):
+        def lose_one():
+            done = sink.deliver(b"batch")
+            with accept() as connection:
+                assert receive(connection, 5) == b"batch"
+                assert done() is None
+
+        for _ in range(5):
+            lose_one()
+        told = [sink.notices.get(), sink.notices.get()]
+        assert sink.notices.empty()
+        monkeypatch.setattr("wallaroo.connectors.troubles._TELL_AGAIN_SECONDS", 0)
+        lose_one()
+        again = [sink.notices.get(), sink.notices.get()]
+        assert again == [f"{told[0]} (3 more times since this was last told.)", told[1]]
+        lose_one()
+        assert [sink.notices.get(), sink.notices.get()] == told
+
+    def test_attempts_become_rarer_and_are_never_given_up(self):
+        pauses = list(islice(_pauses(), 50))
+        for number, pause in enumerate(pauses):
+            usual = min(0.1 * 2**number, 5.0)
+            assert 0.7 * usual <= pause <= 1.3 * usual
+        assert len(set(pauses)) == 50
 
 
 class TestStopping:

@@ -1,11 +1,13 @@
 """The dead-letter file, and what a person is told of it."""
 
+import errno
 import json
+import os
 import stat
 
 import pytest
 
-from wallaroo.engine.dead_letters import DeadLetters
+from wallaroo.engine.dead_letters import DeadLetters, read_letters
 from wallaroo.engine.outbox import Outbox
 from wallaroo.engine.steps import source_line
 
@@ -17,9 +19,7 @@ def records(make, dead_letters):
     def from_payloads(*payloads, decode=int):
         plan = make.plan(make.pipeline("numbers", decode=decode))
         outbox = Outbox(plan)
-        push = source_line(plan, outbox, plan.application.pipelines[0])
-        for payload in payloads:
-            push(payload)
+        source_line(plan, outbox, plan.application.pipelines[0])(payloads)
         return dead_letters(outbox.take(0, 0))
 
     return from_payloads
@@ -40,12 +40,18 @@ def letters(path, notices):
     return DeadLetters(path, notices.append)
 
 
+def without_id(record):
+    return {name: value for name, value in record.items() if name != "id"}
+
+
 def test_records_are_appended_one_a_line(letters, records, path):
     one, two = records(b"x", "é".encode()), records(b"y")
     letters.add(one)
     letters.add(two)
-    lines = path.read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line) for line in lines] == one + two
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [without_id(line) for line in lines] == one + two
+    assert len({line["id"] for line in lines}) == 3
+    assert list(read_letters(path)) == lines
     assert letters.count == 3
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -112,6 +118,7 @@ def test_repetitions_are_counted_and_told_after_a_while(letters, records, monkey
     letters.add(records(b"x", b"y", b"z"))
     monkeypatch.setattr("wallaroo.engine.dead_letters._SUMMARY_SECONDS", 0.0)
     letters.add(records(b"last"))
+    letters.sum_up()
     error = "ValueError: invalid literal for int() with base 10: b'last'"
     assert notices[1:] == [f"Pipeline 'numbers', step 'decoder': {error} — 3 more times."]
 
@@ -122,5 +129,45 @@ def test_text_that_is_not_unicode_is_kept_and_told(letters, records, path, notic
 
     found = records(b"caf\xe9", decode=decode)
     letters.add(found)
-    assert [json.loads(line) for line in path.read_bytes().splitlines()] == found
+    assert [without_id(json.loads(line)) for line in path.read_bytes().splitlines()] == found
     assert "cannot read caf" in notices[0]
+
+
+def test_repetitions_are_told_at_most_every_few_seconds_and_at_the_end(letters, records, notices):
+    for _ in range(5):
+        letters.add(records(*(b"word" for _ in range(200))))
+        letters.sum_up()
+    assert len(notices) == 1
+    letters.close()
+    assert len(notices) == 2
+    assert notices[1].endswith("b'word' — 999 more times.")
+    letters.close()
+    assert len(notices) == 2
+
+
+def test_a_line_that_a_crash_has_torn_takes_no_other_with_it(letters, records, path):
+    letters.add(records(b"x"))
+    with path.open("a") as file:
+        file.write('{"id": "torn", "time": 1')
+    letters.add(records(b"y"))
+    assert [letter["message"] for letter in read_letters(path)] == ["b'x'", "b'y'"]
+
+
+def test_where_there_is_no_room_nothing_is_half_kept(letters, records, path, monkeypatch):
+    letters.add(records(b"x"))
+    whole = path.read_bytes()
+    write = os.write
+
+    def write_a_little(file, data):
+        if len(data) < 100:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data[:100])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", write_a_little)
+        with pytest.raises(OSError, match="No space left"):
+            letters.add(records(b"y", b"z"))
+    assert path.read_bytes() == whole
+    assert letters.count == 1
+    letters.add(records(b"y", b"z"))
+    assert [letter["message"] for letter in read_letters(path)] == ["b'x'", "b'y'", "b'z'"]

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from wallaroo.engine.home import Home, check_layout, default_home, write_atomically
+from wallaroo.engine.home import Home, default_home
 from wallaroo.engine.plan import Layout
-from wallaroo.errors import WallarooError
+from wallaroo.errors import DirectoryError
+from wallaroo.files import write_atomically
 
 HOLD = """
 import subprocess, sys
@@ -70,7 +71,7 @@ def test_the_directory_is_made_for_its_owner_only(tmp_path):
 def test_a_second_run_is_refused_while_the_first_one_lasts(tmp_path, holder):
     first = holder()
     second = Home(tmp_path / "home")
-    with pytest.raises(WallarooError) as caught:
+    with pytest.raises(DirectoryError) as caught:
         second.open()
     assert f"Another run (process {first.pid}) is using {tmp_path / 'home'}" in str(caught.value)
     assert "--resilience-dir" in str(caught.value)
@@ -114,7 +115,7 @@ def test_closing_twice_does_no_harm(tmp_path):
 
 def test_a_path_that_is_no_directory_is_refused_in_words(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(WallarooError, match=r"file/home cannot be used: Not a directory\. Choose another"):
+    with pytest.raises(DirectoryError, match=r"file/home cannot be used: Not a directory\. Choose another"):
         Home(tmp_path / "file" / "home").open()
 
 
@@ -143,46 +144,22 @@ def test_an_application_has_a_default_home_of_its_user(name, folder):
     assert default_home(name) == Path(tempfile.gettempdir()) / f"wallaroo-{os.getuid()}" / folder
 
 
-LAYOUT = Layout((("a", "single"), ("b",)), frozenset({"single"}), partitions=2, buckets=8)
+LAYOUT = Layout((("a", "single"), ("b",)), frozenset({"single"}), partitions=2, buckets=8, unused=frozenset({"b"}))
 
 
-class TestLayout:
-    @pytest.fixture
-    def home(self, tmp_path):
-        home = Home(tmp_path)
-        assert check_layout(home, "app", LAYOUT) is None
-        home.record_layout("app", LAYOUT)
-        return home
+def test_the_layout_is_read_as_it_was_recorded(tmp_path):
+    home = Home(tmp_path)
+    assert home.recorded_layout() is None
+    home.record_layout("app", LAYOUT)
+    assert home.recorded_layout() == ("app", LAYOUT)
+    assert home.recorded_layout()[1].states == LAYOUT.states
 
-    def test_round_trip(self, home):
-        name, layout = home.recorded_layout()
-        assert (name, layout) == ("app", LAYOUT)
-        assert layout.states == LAYOUT.states
 
-    def test_the_numbers_stay_those_of_the_first_run(self, home):
-        wanted = Layout(LAYOUT.levels, LAYOUT.singles, partitions=16, buckets=64)
-        assert check_layout(home, "app", wanted) == LAYOUT
-
-    def test_another_application_is_refused(self, home):
-        with pytest.raises(WallarooError, match=r"holds the state of another application, 'app'.*--resilience-dir"):
-            check_layout(home, "other", LAYOUT)
-
-    @pytest.mark.parametrize(
-        ("levels", "singles", "now"),
-        [
-            ((("a", "single"),), {"single"}, "'a' (partitioned), 'single' (one object) now"),
-            ((("a", "single"), ("b",)), set(), "'a' (partitioned), 'single' (partitioned), 'b' (partitioned) now"),
-            ((("a",), ("single",), ("b",)), {"single"}, "'single' (one object), 'b' (partitioned) now"),
-            ((), set(), "none now"),
-        ],
-    )
-    def test_other_states_are_refused_and_both_are_named(self, home, levels, singles, now):
-        with pytest.raises(WallarooError) as caught:
-            check_layout(home, "app", Layout(levels, frozenset(singles), 2, 8))
-        text = str(caught.value)
-        assert "'a' (partitioned), 'single' (one object), 'b' (partitioned) then" in text
-        assert now in text
-        assert "start afresh" in text
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"application": "app"}', '{"levels": 7, "singles": 7}'])
+def test_a_damaged_layout_is_told_in_words(tmp_path, text):
+    (tmp_path / "layout.json").write_text(text)
+    with pytest.raises(DirectoryError, match=r"layout\.json is damaged.*--reset"):
+        Home(tmp_path).recorded_layout()
 
 
 def test_writing_atomically_replaces_the_file_and_leaves_nothing_else(tmp_path):

@@ -40,10 +40,10 @@ def machine(monkeypatch, tmp_path):
 VERSIONS = [
     ('JAVA_VERSION="17.0.18"\nOS_NAME="Linux"\n', None, 17),
     ('IMPLEMENTOR="x"\nJAVA_VERSION="21"\n', None, 21),
-    ('JAVA_VERSION="1.8.0_392"\n', None, 1),
+    ('JAVA_VERSION="1.8.0_392"\n', None, 8),
     (None, 'openjdk version "17.0.9" 2023-10-17', 17),
     (None, 'openjdk version "25-ea" 2025-09-16', 25),
-    (None, 'java version "1.8.0_392"', 1),
+    (None, 'java version "1.8.0_392"', 8),
     (None, 'Picked up JAVA_TOOL_OPTIONS: -Dx="y"\nopenjdk version "11.0.2" 2019-01-15', 11),
     ("nothing of use\n", 'openjdk version "21.0.1"', 21),
     (None, None, None),
@@ -72,10 +72,22 @@ def test_the_users_choice_comes_first(machine, tmp_path):
     assert java.java_home(tmp_path) == str(chosen)
 
 
-def test_an_old_choice_is_passed_over(machine, tmp_path):
+def test_an_old_choice_is_passed_over_and_told(machine, tmp_path):
     old, new = make_java(tmp_path / "old", release=OLD), make_java(tmp_path / "new", release=NEW)
     machine(old, new)
-    assert java.java_home(tmp_path) == str(new)
+    told = []
+    assert java.java_home(tmp_path, told.append) == str(new)
+    assert told == [f"JAVA_HOME ({old}) is Java 11, and Spark needs 17 or newer: the one in {new} is used instead."]
+
+
+def test_a_choice_that_is_new_enough_is_not_talked_about(machine, tmp_path):
+    machine(make_java(tmp_path / "new", release=NEW), make_java(tmp_path / "old", release=OLD))
+    told = []
+    java.java_home(tmp_path, told.append)
+    # Nor is an old one that nobody has chosen.
+    machine(None, tmp_path / "old")
+    java.java_home(tmp_path, told.append)
+    assert told == []
 
 
 def test_a_link_in_the_path_leads_to_its_home(machine, tmp_path):

@@ -38,10 +38,9 @@ def by_group(plan, chunks):
 
 
 def test_messages_travel_to_the_bucket_of_their_key(outbox_of):
-    plan, outbox, push = outbox_of()
+    plan, outbox, run = outbox_of()
     words = ["acorn", "bark", "alder", "cone", "birch", "ash"]
-    for word in words:
-        push(word.encode())
+    run(word.encode() for word in words)
     assert outbox.messages == 6
     chunks = list(outbox.take(7, 99))
     groups = plan.layout.states["state"].groups
@@ -55,12 +54,12 @@ def test_messages_travel_to_the_bucket_of_their_key(outbox_of):
 
 
 def test_taking_empties_and_counts_the_parts(outbox_of):
-    _, outbox, push = outbox_of(buckets=1)
-    push(b"a")
+    _, outbox, run = outbox_of(buckets=1)
+    run([b"a"])
     outbox.printed.write("hello")
-    push(b"\xff")
+    run([b"\xff"])
     parts = [list(outbox.take(3, 5)) for _ in range(2)]
-    push(b"b")
+    run([b"b"])
     parts.append(list(outbox.take(3, 5)))
     assert [[(chunk.route, chunk.part) for chunk in part] for part in parts] == [
         [(0, 0), (DEAD_LETTERS, 0), (PRINTED, 0)],
@@ -71,13 +70,12 @@ def test_taking_empties_and_counts_the_parts(outbox_of):
 
 
 def test_parts_keep_the_order_of_the_input(outbox_of):
-    plan, outbox, push = outbox_of(buckets=1)
+    plan, outbox, run = outbox_of(buckets=1)
     chunks = []
     for start in (10, 0):
         outbox.clear()
         for half in (0, 5):
-            for number in range(5):
-                push(b"k%d" % (start + half + number))
+            run(b"k%d" % (start + half + number) for number in range(5))
             chunks += outbox.take(start, 0)
     ordered = sorted(chunks, key=lambda chunk: chunk.order)
     messages = [word for chunk in ordered for word in plan.serializer.load_messages(chunk.body)["k"]]
@@ -85,13 +83,13 @@ def test_parts_keep_the_order_of_the_input(outbox_of):
 
 
 def test_clearing_forgets_everything(outbox_of):
-    _, outbox, push = outbox_of()
-    push(b"a")
-    push(b"\xff")
+    _, outbox, run = outbox_of()
+    run([b"a"])
+    run([b"\xff"])
     outbox.printed.write("half a line")
     list(outbox.take(0, 0))
-    push(b"b")
-    push(b"\xff")
+    run([b"b"])
+    run([b"\xff"])
     outbox.clear()
     assert list(outbox.take(0, 0)) == []
 
@@ -99,9 +97,8 @@ def test_clearing_forgets_everything(outbox_of):
 def test_sinks_dead_letters_and_printed_text_ride_on_the_carrier(make, dead_letters):
     plan = make.plan(make.pipeline("p"))
     outbox = Outbox(plan)
-    push = source_line(plan, outbox, plan.application.pipelines[0])
-    for payload in (b"a", b"\xff", b"b"):
-        push(payload)
+    run = source_line(plan, outbox, plan.application.pipelines[0])
+    run((b"a", b"\xff", b"b"))
     outbox.printed.write("é\udc80\n")
     sink, dead, printed = outbox.take(12, 34)
     assert sink == Chunk(0, 34, 12, 0, 2, b"a\nb\n")
@@ -120,10 +117,9 @@ def test_a_flood_of_printed_text_is_cut_short(outbox_of):
 
 
 def test_keys_that_were_not_listed_are_dead_letters(outbox_of, dead_letters):
-    plan, outbox, push = outbox_of(keys=["a", "b"])
+    plan, outbox, run = outbox_of(keys=["a", "b"])
     for _ in range(2):
-        for payload in (b"a1", b"x1", b"b1", b"x2"):
-            push(payload)
+        run((b"a1", b"x1", b"b1", b"x2"))
         chunks = list(outbox.take(0, 0))
         messages = [each for groups in by_group(plan, chunks).values() for some in groups.values() for each in some]
         assert sorted(messages) == ["a1", "b1"]
@@ -136,9 +132,8 @@ def test_a_partition_function_that_raises_or_gives_an_unhashable_key_loses_only_
     def key(data):
         return {"a": "a", "list": ["not", "a", "key"], "tuple": ("a", [])}[data]
 
-    plan, outbox, push = outbox_of(key=key)
-    for payload in (b"a", b"list", b"missing", b"tuple", b"a"):
-        push(payload)
+    plan, outbox, run = outbox_of(key=key)
+    run((b"a", b"list", b"missing", b"tuple", b"a"))
     chunks = list(outbox.take(0, 0))
     assert list(by_group(plan, chunks).values()) == [{"a": ["a", "a"]}]
     records = dead_letters(chunks)
@@ -150,9 +145,8 @@ def test_a_partition_function_that_raises_or_gives_an_unhashable_key_loses_only_
 def test_a_single_state_has_one_bucket_and_no_keys(make):
     plan = make.plan(make.pipeline("p", make.state_step(count, key=None)), buckets=16)
     outbox = Outbox(plan)
-    push = source_line(plan, outbox, plan.application.pipelines[0])
-    for payload in (b"a", b"b"):
-        push(payload)
+    run = source_line(plan, outbox, plan.application.pipelines[0])
+    run((b"a", b"b"))
     assert list(by_group(plan, outbox.take(0, 0)).values()) == [{None: ["a", "b"]}]
 
 
@@ -160,9 +154,8 @@ def test_messages_that_cannot_be_pickled_are_dead_letters_and_the_others_go_on(m
     def lock(data):
         return (data[0], threading.Lock()) if data.endswith("!") else (data[0], data)
 
-    plan, outbox, push = outbox_of(steps=[make.step(lock)])
-    for payload in (b"a1", b"a!", b"b!", b"a2", b"c3"):
-        push(payload)
+    plan, outbox, run = outbox_of(steps=[make.step(lock)])
+    run((b"a1", b"a!", b"b!", b"a2", b"c3"))
     chunks = list(outbox.take(0, 0))
     groups = {key: some for groups in by_group(plan, chunks).values() for key, some in groups.items()}
     assert groups == {"a": [("a", "a1"), ("a", "a2")], "c": [("c", "c3")]}
@@ -180,9 +173,8 @@ def test_the_applications_own_serialisation_packs_each_message(outbox_of, dead_l
         packed.append(data)
         return data.encode("utf-16")
 
-    plan, outbox, push = outbox_of(keys=["a"], serialize=serialize, deserialize=lambda bs: bs.decode("utf-16"))
-    for payload in (b"a1", b"a2", b"x"):
-        push(payload)
+    plan, outbox, run = outbox_of(keys=["a"], serialize=serialize, deserialize=lambda bs: bs.decode("utf-16"))
+    run((b"a1", b"a2", b"x"))
     chunks = list(outbox.take(0, 0))
     (group,) = by_group(plan, chunks).values()
     assert group == {"a": ["a1", "a2"]}
@@ -199,7 +191,7 @@ def test_a_dead_letter_tells_everything(make, dead_letters):
     plan = make.plan(make.pipeline("the pipeline", make.step(refuse)))
     outbox = Outbox(plan)
     outbox.origin = lambda: {"source": "s", "position": 42}
-    source_line(plan, outbox, plan.application.pipelines[0])(b"hello" * 1000)
+    source_line(plan, outbox, plan.application.pipelines[0])([b"hello" * 1000])
     (record,) = dead_letters(outbox.take(0, 0))
     assert record["time"] > 1.7e9
     assert pickle.loads(base64.b64decode(record["payload"])) == "hello" * 1000
@@ -236,8 +228,8 @@ class Mute:
 
 
 def test_messages_and_keys_without_a_repr_are_told_somehow(outbox_of, make, dead_letters):
-    _, outbox, push = outbox_of(steps=[make.step(Mute)], key=lambda data: data, keys=["a"])
-    push(b"a")
+    _, outbox, run = outbox_of(steps=[make.step(Mute)], key=lambda data: data, keys=["a"])
+    run([b"a"])
     (record,) = dead_letters(outbox.take(0, 0))
     assert "Mute object at" in record["message"]
     assert "Mute object at" in record["key"]

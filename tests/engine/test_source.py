@@ -2,16 +2,22 @@
 
 import gc
 import pickle
+import socket
 import stat
+import struct
 
 import pyarrow as pa
 import pytest
 
+import wallaroo
 from wallaroo.engine.chunks import ARROW_SCHEMA, NUDGE, Chunk, from_table
 from wallaroo.engine.shipping import PlanRef
 from wallaroo.engine.source import SourceSettings, WallarooSource
 from wallaroo.errors import WallarooError
+from wallaroo.ingress.config import IngressConfig, SourceEndpoint
+from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log_writer import LogWriter
+from wallaroo.ingress.process import IngressProcess
 
 
 @pytest.fixture(autouse=True)
@@ -122,3 +128,26 @@ def test_a_batch_whose_end_a_power_failure_took_is_run_with_the_rest(reader, tmp
     assert [(part.source, part.start, part.end) for part in planned] == [("one", 0, 2)]
     later = reader.partitions(start, {"nudges": 0, "sources": {"one": 11, "two": 0}})
     assert [(part.start, part.end) for part in later] == [(0, 2), (10, 11)]
+
+
+def test_a_full_log_takes_more_as_soon_as_a_batch_is_done(reader, tmp_path):
+    """Spark tells so only with the next batch, which a sender that has to wait would wait for in vain."""
+
+    @wallaroo.decoder
+    def decode(bs):
+        return bs
+
+    endpoints = [SourceEndpoint(name, "127.0.0.1", 0, decode, str(tmp_path / name)) for name in ("one", "two")]
+    process = IngressProcess(IngressConfig(endpoints, str(tmp_path / "control"), "secret", limits=Limits(max_log=1000)))
+    address = process.start()["one"]
+    try:
+        with socket.create_connection(address) as connection:
+            for number in range(1, 4):
+                connection.sendall(struct.pack(">I", 5000) + bytes(5000))
+                start, reached = offset(one=number - 1), offset(one=number - 1)
+                while reached == start:
+                    reached = reader.latestOffset(start, None)
+                assert reached == offset(one=number)
+    finally:
+        reader._ingress.close()
+        process.stop()

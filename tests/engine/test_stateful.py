@@ -17,10 +17,11 @@ class Machine:
 
     def __init__(self, make, function, *, state=list, multi=False, run_id="run"):
         step = make.state_step(function, make=state, multi=multi)
-        self.plan = make.plan(make.pipeline("p", step))
         self.outputs = []
+        # An encoder that gives None sends nothing: it only takes note.
+        self.plan = make.plan(make.pipeline("p", step, encoders=[self.outputs.append]))
         self.outbox = Outbox(self.plan)
-        self.step = StateStep(self.plan.routes[0], self.outputs.append, self.outbox)
+        self.step = StateStep(self.plan, self.plan.routes[0], self.outbox)
         self.store = MemoryStore()
         self.live = None
         self.start_run(run_id)

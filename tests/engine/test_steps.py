@@ -19,14 +19,13 @@ class Result:
 
 @pytest.fixture
 def run(make, dead_letters):
-    """Return a function that pushes payloads through a pipeline and returns what came out."""
+    """Return a function that takes payloads through a pipeline and returns what came out."""
 
     def run_payloads(payloads, *steps, **options):
         plan = make.plan(make.pipeline("p", *steps, **options))
         outbox = Outbox(plan)
-        push = source_line(plan, outbox, plan.application.pipelines[0])
-        for payload in payloads:
-            push(payload)
+        run = source_line(plan, outbox, plan.application.pipelines[0])
+        run(payloads)
         chunks = list(outbox.take(0, 0))
         sinks = {chunk.route: (chunk.number, chunk.body) for chunk in chunks if chunk.route != DEAD_LETTERS}
         return Result(sinks, dead_letters(chunks))
@@ -178,3 +177,18 @@ def test_a_decoder_that_raises_keeps_the_bytes(run):
     (record,) = result.dead
     assert (record["step"], record["encoding"], record["payload"]) == ("decoder", "bytes", "/w==")
     assert record["error"].startswith("UnicodeDecodeError: ")
+
+
+@pytest.mark.parametrize("many", [20, 150])
+@pytest.mark.parametrize("multi", [False, True])
+def test_a_line_may_have_any_number_of_steps(make, run, many, multi):
+    def longer(data):
+        return [f"{data}x"] if multi else f"{data}x"
+
+    def refuse(data):
+        raise ValueError(data[:1])
+
+    steps = [make.step(longer, multi=multi)] * many
+    assert run([b"a", b"b"], *steps).sinks == {0: (2, f"a{'x' * many}\nb{'x' * many}\n".encode())}
+    failed = run([b"a", b"b"], *steps, make.step(refuse))
+    assert [record["error"] for record in failed.dead] == ["ValueError: a", "ValueError: b"]

@@ -8,27 +8,18 @@ import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from wallaroo.engine.chunks import (
-    ARROW_SCHEMA,
-    DEAD_LETTERS,
-    NUDGE,
-    PRINTED,
-    Chunk,
-    from_table,
-    load_records,
-    to_record_batch,
-)
+from wallaroo.engine.chunks import DEAD_LETTERS, NUDGE, PRINTED, Chunk, load_records
 from wallaroo.engine.printing import CaughtStream
 from wallaroo.engine.shipping import PlanRef
 from wallaroo.engine.state import MemoryStore
 from wallaroo.engine.worker import Worker
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.log_reader import LogReader
-from wallaroo.ingress.log_writer import LogWriter
 from wallaroo.topology.model import Computation
+
+from .query import Query
 
 TEXT = ["the", "the", "the", "cat", "and", "dog", "bird", "saw", "that", "a"]
 
@@ -44,52 +35,6 @@ def first_letter(word):
 def count_word(word, totals):
     totals[word] = totals.get(word, 0) + 1
     return (word, totals[word]), True
-
-
-class Query:
-    """What Spark does with a plan: cuts ranges, groups chunks and keeps a store for each group of each level."""
-
-    def __init__(self, plan, folder, workers=1):
-        ref = PlanRef.write(plan, Path(folder) / "plan")
-        self.workers = [Worker(ref.load()) for _ in range(workers)]
-        self.plan = plan
-        self.stores = defaultdict(MemoryStore)
-        self.folder = Path(folder)
-        self.read = Counter()
-
-    def append(self, source, payloads, block=3):
-        with LogWriter(self.folder / source) as log:
-            for start in range(0, len(payloads), block):
-                log.append(payloads[start : start + block])
-
-    def chunks(self, tasks=2, choose=lambda workers: workers[0]):
-        """Run what has been appended since as one batch, and return what reaches the driver."""
-        chunks = []
-        for pipeline in self.plan.application.pipelines:
-            log = LogReader(self.folder / pipeline.name)
-            start, end = self.read[pipeline.name], log.end()
-            self.read[pipeline.name] = end
-            for cut in log.cut(start, end, tasks):
-                chunks += choose(self.workers).run_source(pipeline.name, cut[0], log.read(*cut))
-        for level in range(len(self.plan.layout.levels)):
-            groups = defaultdict(list)
-            for chunk in chunks:
-                groups[chunk.grp].append(chunk)
-            chunks = []
-            for group, of_group in sorted(groups.items(), reverse=True):
-                store = self.stores[level, group]
-                chunks += choose(self.workers).run_group(level, group, reversed(of_group), store)
-        for worker in self.workers:
-            worker.end_of_task()
-        return list(from_table(pa.Table.from_batches([to_record_batch([chunk]) for chunk in chunks], ARROW_SCHEMA)))
-
-    def output(self, **options):
-        """Return what a batch sends to each sink."""
-        sent = defaultdict(bytes)
-        for chunk in self.chunks(**options):
-            assert chunk.route >= 0
-            sent[chunk.route] += chunk.body
-        return {route: data.decode().splitlines() for route, data in sent.items()}
 
 
 @pytest.fixture(autouse=True)
@@ -235,7 +180,7 @@ def test_sinks_get_the_order_of_the_input(make, tmp_path):
 
 
 def test_large_input_goes_out_in_parts_that_keep_their_order(make, tmp_path, monkeypatch):
-    monkeypatch.setattr("wallaroo.engine.worker._MESSAGES_IN_A_CHUNK", 1000)
+    monkeypatch.setattr("wallaroo.engine.first_stage._MESSAGES_IN_A_CHUNK", 1000)
     line = make.pipeline("p", make.state_step(count_word, key=None))
     query = Query(make.plan(line), tmp_path)
     query.append("p", [b"x" * 2000 + b"%05d" % number for number in range(4000)], block=100)
@@ -260,15 +205,6 @@ class TestDeadLetters:
             ("p", 4, "decoder"),
             ("p", 6, "invert"),
         ]
-
-    def test_a_position_that_is_not_known_is_not_made_up(self, make, tmp_path, dead_letters):
-        line = make.pipeline("p", make.state_step(count_word, key=first_letter, keys=["a"]))
-        query = Query(make.plan(line), tmp_path)
-        query.append("p", [b"a1", b"x1", b"a2", b"a3"])
-        (record,) = dead_letters(query.chunks())
-        assert record["message"] == "'x1'"
-        assert record["source"] == "p"
-        assert "position" not in record
 
     def test_a_failing_state_computation_is_told_with_its_key(self, make, tmp_path, dead_letters):
         def fail_on_b(data, state):

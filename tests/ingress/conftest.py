@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import queue
 import socket
 import struct
@@ -13,7 +15,8 @@ import pytest
 import wallaroo
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig, SourceEndpoint
-from wallaroo.ingress.log import LogReader
+from wallaroo.ingress.limits import Limits
+from wallaroo.ingress.log import SEGMENT_BYTES, LogReader
 from wallaroo.ingress.process import IngressProcess
 
 TOKEN = "a secret"
@@ -32,10 +35,24 @@ def frame(payload):
     return struct.pack(">I", len(payload)) + payload
 
 
+def is_closed(connection):
+    """Wait until the other side closes a connection, in good order or not."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+async def until(condition):
+    """Wait until `condition()` is true, which what else runs in the event loop makes it."""
+    while not condition():  # noqa: ASYNC110 - nobody tells.
+        await asyncio.sleep(0.001)
+
+
 class Ingress:
     """An ingress process with a source called "numbers" (and more if asked for), and a client for it."""
 
-    def __init__(self, directory, *, names=("numbers",), port=0, decoder=None, **options):
+    def __init__(self, directory, *, names=("numbers",), port=0, decoder=None, segment_bytes=SEGMENT_BYTES, **limits):
         self.directory = Path(directory)
         self.config = IngressConfig(
             sources=[
@@ -44,7 +61,8 @@ class Ingress:
             ],
             control_path=str(self.directory / "control"),
             token=TOKEN,
-            **options,
+            segment_bytes=segment_bytes,
+            limits=Limits(**limits),
         )
         self.notices = queue.Queue()
         self.process = IngressProcess(self.config, self.notices.put)
@@ -75,9 +93,17 @@ class Ingress:
             reached = self.client.wait({name: reached}, 1.0).ends[name]
         return reached
 
-    def messages(self, name="numbers", start=0):
+    def log_bytes(self, name="numbers"):
+        """Return what the files of a log take on the disk; some may go while they are looked at."""
+        total = 0
+        for path in self.log(name).iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                total += path.stat().st_size * (path.suffix in {".data", ".ends", ".blocks"})
+        return total
+
+    def messages(self, name="numbers", start=0, end=None):
         reader = LogReader(self.log(name))
-        return [payload for _, payloads in reader.read(start, reader.end()) for payload in payloads]
+        return [payload for _, payloads in reader.read(start, end or reader.end()) for payload in payloads]
 
     def notice(self, words):
         """Return the next notice that holds `words`; earlier ones are skipped."""

@@ -127,13 +127,19 @@ def test_a_piece_is_not_much_larger_than_a_mebibyte(tmp_path):
     assert sizes == [1_000_000] * 5 + [3_000_000]
 
 
+def files_bytes(directory):
+    return sum(path.stat().st_size for path in directory.iterdir() if path.suffix in {".data", ".ends", ".blocks"})
+
+
 def test_segments_roll_over_and_are_deleted_when_nobody_needs_them(tmp_path):
     with LogWriter(tmp_path, segment_bytes=100) as writer:
         for number in range(10):
             writer.append([b"%050d" % number])
         assert segment_starts(tmp_path) == [0, 2, 4, 6, 8]
+        assert writer.disk_bytes == files_bytes(tmp_path)
         assert writer.delete_before(5) == 2
         assert (writer.start, writer.end, writer.data_bytes) == (4, 10, 300)
+        assert writer.disk_bytes == files_bytes(tmp_path)
         assert writer.delete_before(5) == 0
         assert writer.bytes_after(5) == 250
         assert writer.delete_before(10) == 2
@@ -144,7 +150,11 @@ def test_segments_roll_over_and_are_deleted_when_nobody_needs_them(tmp_path):
             read_all(reader, 0, 10)
     with LogWriter(tmp_path, segment_bytes=100) as writer:
         assert (writer.start, writer.end, writer.committed) == (8, 10, 10)
+        assert writer.disk_bytes == files_bytes(tmp_path)
+        # The next segment is reason enough to delete the last one, which is processed.
         assert writer.append([b"more"]) == 11
+        assert segment_starts(tmp_path) == [10]
+        assert writer.disk_bytes == files_bytes(tmp_path)
 
 
 def test_empty_messages_fill_segments_as_well(tmp_path):

@@ -73,7 +73,12 @@ class Process:
         """Return what the process has written so far."""
         return "".join(self._lines)
 
-    def wait_until(self, condition, what):
+    @property
+    def is_running(self):
+        """Tell whether the process has not ended yet."""
+        return self._process.poll() is None
+
+    def wait_until(self, condition, what, pause=0.01):
         """Wait until `condition()` is true; fail at once if the process ends before that."""
         deadline = time.monotonic() + PATIENCE
         while not condition():
@@ -82,7 +87,7 @@ class Process:
                 assert condition(), f"ended with {self._process.returncode} before {what}:\n{self.output}"
                 return
             assert time.monotonic() < deadline, f"{what} did not happen:\n{self.output}"
-            time.sleep(0.01)
+            time.sleep(pause)
 
     def exit_code(self):
         """Wait for the process to end and return its exit code."""
@@ -106,6 +111,8 @@ class Process:
 
     def kill(self):
         """End the process as a power failure would, without a chance to tidy up."""
+        # What it was doing is not to go on while its family is looked for.
+        self._process.send_signal(signal.SIGSTOP)
         self._note_family()
         self._process.kill()
         self.exit_code()
@@ -137,6 +144,19 @@ def _runs(process):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def family(run):
+    """Return the processes that a run has started."""
+    found = psutil.Process(run.pid).children(recursive=True)
+    return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
+
+
+def busy_workers(run):
+    """Return the Python processes that run tasks: children of Spark's daemons."""
+    daemons = [process for process in family(run) if process.cmdline()[-2:] == ["pyspark.daemon", "pyspark.worker"]]
+    parents = {process.pid for process in daemons}
+    return [process for process in daemons if process.ppid() in parents]
 
 
 class Machida(Process):

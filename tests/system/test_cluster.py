@@ -2,50 +2,22 @@
 
 import random
 import re
-import sys
 from collections import Counter
-from pathlib import Path
 
-import pyspark
 import pytest
 
-from wallaroo.engine.java import java_home
+from .cluster import Cluster
+from .harness import APPS, send, values_by_key
 
-from .harness import APPS, Process, environment, send, values_by_key
-
-SPARK = Path(pyspark.__file__).parent
 ANIMALS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay"]
 
 
 @pytest.fixture
 def cluster(tmp_path):
     """Start a cluster of two workers with one core each; return its address."""
-    started = []
-    settings = {
-        "JAVA_HOME": java_home(tmp_path),
-        "SPARK_HOME": str(SPARK),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_PUBLIC_DNS": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-    }
-
-    def start(name, *arguments):
-        command = [SPARK / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", "--webui-port", "0", *arguments]
-        started.append(Process(command, cwd=tmp_path, env=environment(**settings)))
-        return started[-1]
-
-    master = start("master.Master", "--host", "127.0.0.1", "--port", "0")
-    address = re.compile(r"Starting Spark master at (spark://127\.0\.0\.1:[1-9]\d*)")
-    master.wait_until(lambda: address.search(master.output), "the master")
-    url = address.search(master.output)[1]
-    for number in range(2):
-        place = ["--host", "127.0.0.1", "--work-dir", tmp_path / f"worker {number}"]
-        start("worker.Worker", url, "--cores", "1", "--memory", "1g", *place)
-    for worker in started[1:]:
-        worker.wait_until(lambda worker=worker: "Successfully registered" in worker.output, "a worker")
-    yield url
-    for process in reversed(started):
-        process.clean_up()
+    started = Cluster(tmp_path)
+    yield started.url
+    started.clean_up()
 
 
 @pytest.mark.timeout(600)

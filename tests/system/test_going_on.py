@@ -66,10 +66,10 @@ class Sequences:
         self.words, self.numbers, self.steps = receiver(), receiver(), receiver()
         self.messages = Steps()
 
-    def start(self):
+    def start(self, *more, **options):
         sinks = ",".join(sink.address for sink in (self.words, self.numbers, self.steps))
         arguments = ["--in", "127.0.0.1:0,127.0.0.1:0", "--out", sinks, "--resilience-dir", self.home]
-        return self._machida("--application-module", "sequences", *arguments).wait_until_ready()
+        return self._machida("--application-module", "sequences", *arguments, *more, **options).wait_until_ready()
 
     def hold(self, run, name):
         """Send a message that keeps its batch from ending until a file is there; return the message and the file."""

@@ -1,11 +1,18 @@
-"""Errors in user code: the application goes on, and the message is kept with all there is to know about it."""
+"""Errors in user code: the application stops, or goes on and keeps the messages, to be replayed when it is mended."""
 
+import json
 import re
-from collections import defaultdict
+import shutil
+from collections import Counter, defaultdict
 
-from .harness import APPS, dead_letters, message_of, send
+import pytest
+from click.testing import CliRunner
 
-FILE = re.escape(str(APPS / "troubles.py"))
+from wallaroo.cli.wallaroo import main
+
+from .harness import APPS, Machida, Receiver, dead_letters, message_of, send
+
+FILE = r"\S+/troubles\.py"
 
 
 def traceback(function, source, error):
@@ -28,7 +35,9 @@ UNKNOWN = (
     "wallaroo.engine.outbox.UnknownKeyError: the partition function returned the key 'z', "
     "which is not among the 3 partition keys of state 'memory'"
 )
-BROKEN = b"a broken \xff\xfe"
+BROKEN = b"a broken\xff\xfe"
+
+EXPLODED = traceback("remember", 'raise RuntimeError("exploded")', "RuntimeError: exploded")
 
 # The message that was sent, what the failing step was given, the step, and its traceback.
 TROUBLES = [
@@ -39,7 +48,7 @@ TROUBLES = [
         traceback(
             "decoder",
             'return bs.decode("utf-8")',
-            "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position 9: invalid start byte",
+            "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position 8: invalid start byte",
         ),
     ),
     (
@@ -70,7 +79,7 @@ TROUBLES = [
         "a explode",
         "a explode",
         "remember",
-        traceback("remember", 'raise RuntimeError("exploded")', "RuntimeError: exploded"),
+        EXPLODED,
     ),
     (
         "b shapeless",
@@ -88,6 +97,101 @@ TROUBLES = [
 ]
 
 
+POISON = ["c word1", "c word2", "c poison", "c word3"]
+LATER = [f"b later{number}" for number in range(20)]
+ROUNDS = 50
+
+
+class Story:
+    """A program with mistakes: stopped by one, then running with them, then mended."""
+
+    def __init__(self, folder):
+        self.home = folder / "home"
+        self.program = folder / "troubles.py"
+        shutil.copy(APPS / "troubles.py", self.program)
+        self.sink = Receiver()
+        self.runs = []
+        self.messages = ["a word", "a explode"]
+        """All that was ever sent, in this order."""
+
+    def start(self, *options):
+        arguments = ["--in", "127.0.0.1:0", "--out", self.sink.address, "--resilience-dir", self.home, *options]
+        run = Machida("--application-module", "troubles", *arguments, folder=self.program.parent)
+        self.runs.append(run)
+        return run
+
+    def send(self, messages):
+        self.messages += messages
+        send(self.runs[-1].address("Troubles"), messages)
+
+    def letters(self):
+        return dead_letters(self.home)
+
+    def command(self, *arguments):
+        result = CliRunner().invoke(main, ["dead-letters", *arguments, "--resilience-dir", str(self.home)])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    def stopped_by_an_error(self):
+        run = self.start("--on-error", "fail").wait_until_ready()
+        send(run.address("Troubles"), self.messages[:1])
+        run.wait_until(lambda: self.sink.size == len("a word => 1\n"), "the output before the error")
+        send(run.address("Troubles"), self.messages[1:])
+        self.code = run.exit_code()
+        self.kept_by_then = self.letters()
+
+    def running_with_errors(self):
+        run = self.start().wait_until_ready()
+        run.wait_until(lambda: len(self.letters()) == 1, "the message that had stopped it")
+        messages = []
+        for number in range(ROUNDS):
+            for trouble, *_ in TROUBLES:
+                messages += [f"a word{number}", trouble, f"b word{number}"]
+        self.send([*messages, *(f"b boom{number}" for number in range(500)), *LATER])
+        before = 1 + ROUNDS * len(TROUBLES) + 500 + len(LATER)
+        run.wait_until(lambda: len(self.letters()) == before, "the dead letters")
+        # A state that cannot be saved goes back to what it was.
+        self.send(POISON[:2])
+        run.wait_until(lambda: b"c word2" in self.received(), "the state before the poison")
+        self.send(POISON[2:3])
+        run.wait_until(lambda: len(self.letters()) == before + 1, "the poison among the dead letters")
+        self.send(POISON[3:])
+        run.wait_until(lambda: b"c word3" in self.received(), "the state after the poison")
+        self.sent_with_errors = self.received()
+        # What was missing is there now: the application takes its messages back while it runs.
+        self.program.with_name("now").touch()
+        self.told_running = self.command("replay", "--error", "LookupError")
+        run.wait_until(lambda: self.received().count(b"b later") == len(LATER), "the replayed messages")
+        run.stop()
+
+    def mended(self):
+        text = self.program.read_text()
+        self.program.write_text(text.replace("MENDED = False", "MENDED = True"))
+        self.told_stopped = self.command("replay", "--all")
+        run = self.start("--on-error", "fail")
+        replayable = sum(letter["encoding"] != "repr" for letter in self.letters()) - len(LATER)
+        lines = self.received().count(b"\n") + replayable
+        run.wait_until(lambda: self.received().count(b"\n") >= lines, "what was replayed")
+        run.wait_until_ready().stop()
+
+    def received(self):
+        return b"".join(self.sink.connections)
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory):
+    story = Story(tmp_path_factory.mktemp("story"))
+    try:
+        story.stopped_by_an_error()
+        story.running_with_errors()
+        story.mended()
+        yield story
+    finally:
+        for run in story.runs:
+            run.clean_up()
+        story.sink.clean_up()
+
+
 def outcome(messages):
     """Return the lines for each key: what fails before or in the state is as if it had never come."""
     found, remembered = defaultdict(list), defaultdict(int)
@@ -100,63 +204,92 @@ def outcome(messages):
     return found
 
 
-def received(data):
+def by_key(data):
     found = defaultdict(list)
     for line in data.decode().splitlines():
         found[line[0]].append(line)
     return found
 
 
-def test_the_application_goes_on_and_the_messages_are_kept(machida, receiver, tmp_path):
-    messages = []
-    for number in range(50):
-        for trouble, *_ in TROUBLES:
-            messages += [f"a word{number}", trouble, f"b word{number}"]
-    messages += [f"boom {number}" for number in range(500)]
-    first = outcome(messages)
-    size = sum(len(line) + 1 for lines in first.values() for line in lines)
-    sink = receiver()
-    arguments = ["--in", "127.0.0.1:0", "--out", sink.address, "--resilience-dir", tmp_path / "home"]
-    run = machida("--application-module", "troubles", *arguments).wait_until_ready()
-    send(run.address("Troubles"), messages)
-    run.wait_until(lambda: sink.size >= size, "the outputs")
+def test_with_on_error_fail_the_first_error_stops_the_application_before_its_message(story):
+    assert story.code == 7
+    _, _, error = story.runs[0].output.partition("Error: ")
+    pattern = (
+        r"Pipeline 'Troubles', step 'remember' failed for the message 'a explode', with the key 'a', from message 1 of "
+        rf"'Troubles'\n{EXPLODED}\nThe application stops, as --on-error fail says\. .*\n"
+    )
+    assert re.fullmatch(pattern, error), story.runs[0].output
+    assert story.runs[0].output.count("Traceback") == 1
+    assert "apache" not in story.runs[0].output
+    assert story.kept_by_then == []
+    # Started again without that option, the application goes on with this very message.
+    first, *_ = story.letters()
+    assert (first["step"], first["key"], first["source"], first["position"]) == ("remember", "'a'", "Troubles", 1)
+    assert message_of(first) == "a explode"
 
-    def letters():
-        return [letter for letter in dead_letters(tmp_path / "home") if "boom " not in letter["message"]]
 
-    # A state that cannot be saved goes back to what it was.
-    send(run.address("Troubles"), ["c word1", "c word2"])
-    run.wait_until(lambda: sink.size >= size + 2 * len("c word1 => 1\n"), "the state before the poison")
-    send(run.address("Troubles"), ["c poison"])
-    run.wait_until(lambda: len(letters()) > 50 * len(TROUBLES), "the poison among the dead letters")
-    send(run.address("Troubles"), ["c word3"])
-    run.wait_until(lambda: b"c word3" in sink.connections[0], "the state after the poison")
-    run.stop()
-
-    *rest, poison = letters()
+def test_the_application_goes_on_and_the_messages_are_kept(story):
+    _, *letters = story.letters()
+    # The output that led to the poison's failure had been computed when the state failed, and leaves.
+    assert by_key(story.sent_with_errors.replace(b"c poison => 3\n", b"")) == outcome(story.messages)
+    poison = letters.pop()
     assert (poison["step"], message_of(poison)) == ("remember", "c poison")
     assert poison["error"].endswith("the state of 'c' cannot be saved: cannot pickle '_thread.lock' object")
-    # Whether the output that led to the failure is sent is left open: it had been computed when the state failed.
-    found = received(sink.everything().replace(b"c poison => 3\n", b""))
-    assert found == {**first, "c": ["c word1 => 1", "c word2 => 2", "c word3 => 3"]}
+    assert story.messages[poison["position"]] == "c poison"
 
     kept = defaultdict(list)
-    for letter in rest:
-        assert letter["pipeline"] == "Troubles"
+    for letter in letters:
+        assert (letter["pipeline"], letter["source"]) == ("Troubles", "Troubles")
         kept[letter["step"]].append(letter)
-    assert len(rest) == 50 * len(TROUBLES)
+    run = story.runs[1]
     for sent, given, step, pattern in TROUBLES:
-        matching = [letter for letter in kept[step] if re.match(pattern, letter["traceback"])]
-        assert len(matching) == 50, sent
+        matching = [
+            letter
+            for letter in kept[step]
+            if re.match(pattern, letter["traceback"]) and "b boom" not in letter["message"]
+        ]
+        assert len(matching) == ROUNDS, sent
         for letter in matching:
             message = message_of(letter)
             assert (message[:2] if isinstance(given, tuple) else message) == given
+            assert story.messages[letter["position"]] == sent
         # The screen shows the first of its kind in full, and where the others are.
         where = f"Pipeline 'Troubles', step '{step}' failed for the message .*\n"
         told = re.findall(where + pattern, run.output)
         assert len(told) == 1, (sent, run.output)
-    booms = [letter for letter in dead_letters(tmp_path / "home") if "boom " in letter["message"]]
-    assert [message_of(letter) for letter in booms] == [f"boom {number}" for number in range(500)]
+    booms = [letter for letter in letters if "b boom" in letter["message"]]
+    assert [message_of(letter) for letter in booms] == [f"b boom{number}" for number in range(500)]
+    assert len(letters) == ROUNDS * len(TROUBLES) + len(booms) + len(LATER)
+    # The same error many times is a line now and then.
     summed_up = re.findall(r"step 'check': ValueError: .* — ([\d,]+) more times\.", run.output)
-    assert sum(int(number.replace(",", "")) for number in summed_up) == 50 + 500 - 1
-    assert f"The message is kept in {tmp_path / 'home' / 'dead-letters.jsonl'}; the application goes on." in run.output
+    assert sum(int(number.replace(",", "")) for number in summed_up) == ROUNDS + 500 - 1
+    assert f"The message is kept in {story.home / 'dead-letters.jsonl'}; the application goes on." in run.output
+
+
+def test_after_a_replay_everything_is_there_once(story):
+    lost = [message for message in story.messages if message == "a lock"]
+    count = len(story.letters()) - len(lost) - len(LATER)
+    assert story.told_running == "The application takes 20 messages back, at the steps that failed.\n"
+    assert story.told_stopped == (
+        f"{len(lost)} dead letters cannot be replayed; `wallaroo dead-letters show` says why.\n"
+        f"The application takes, when it starts the next time, {count:,} messages back, at the steps that failed.\n"
+    )
+    expected = defaultdict(Counter)
+    for message in story.messages:
+        if message not in lost:
+            key, _, word = (message.decode("utf-8", "ignore") if isinstance(message, bytes) else message).partition(" ")
+            expected[key][word] += 1
+    found, numbers = defaultdict(Counter), defaultdict(list)
+    for line in story.sink.everything().replace(b"c poison => 3\n", b"").decode().splitlines():
+        words, _, number = line.rpartition(" => ")
+        key, _, word = words.partition(" ")
+        found[key][word] += 1
+        numbers[key].append(int(number))
+    assert found == expected
+    # Every message has changed the state of its key once.
+    assert {key: sorted(some) for key, some in numbers.items()} == {
+        key: list(range(1, words.total() + 1)) for key, words in expected.items()
+    }
+    assert len(story.letters()) == count + len(lost) + len(LATER)
+    states = Counter(json.loads(line)["state"] for line in story.command("list", "--json").splitlines())
+    assert states == {"replayed": count + len(LATER), "waiting": len(lost)}

@@ -39,7 +39,7 @@ def test_every_word_is_counted_and_empty_ones_are_kept_as_dead_letters(machida, 
     run = machida(*command).wait_until_ready()
 
     second = machida(*command)
-    assert second.exit_code() == 1
+    assert second.exit_code() == 5
     assert f"Another run (process {run.pid}) is using {tmp_path / 'home'}." in second.output
     assert "--resilience-dir" in second.output
     assert "Traceback" not in second.output

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from wallaroo import python2
-from wallaroo.errors import WallarooError, users_traceback
+from wallaroo.errors import ApplicationError, WallarooError, users_traceback
 from wallaroo.topology.model import Application
 
 Setup = Callable[[list[str]], Any]
@@ -23,22 +23,36 @@ def import_application(name: str) -> ModuleType:
     here = os.getcwd()  # noqa: PTH109 - as it is put into the import path
     if here not in sys.path:
         sys.path.insert(0, here)
+    if os.sep in name or name.startswith("."):
+        raise ApplicationError(_not_a_name(Path(name)))
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-            raise WallarooError(_not_found(name)) from error
-        raise WallarooError(f"Importing {name} failed:\n{users_traceback(error)}") from error
+            raise ApplicationError(_not_found(name)) from error
+        raise ApplicationError(f"Importing {name} failed:\n{users_traceback(error)}") from error
     except SyntaxError as error:
-        raise WallarooError(_unreadable(error)) from error
+        raise ApplicationError(_unreadable(error)) from error
+    except SystemExit as error:
+        raise ApplicationError(
+            f"Importing {name} ended the program: it calls sys.exit at its top level. Put what is only for running it "
+            'as a script below `if __name__ == "__main__":`.'
+        ) from error
     except Exception as error:
-        raise WallarooError(f"Importing {name} failed:\n{users_traceback(error)}") from error
+        raise ApplicationError(f"Importing {name} failed:\n{users_traceback(error)}") from error
 
 
 def _unreadable(error: SyntaxError) -> str:
     place = f"{error.filename}, line {error.lineno}"
     older = python2.syntax_hint(error)
     return f"{place}: {error.msg}." if older is None else f"{place} is Python 2: {older}."
+
+
+def _not_a_name(path: Path) -> str:
+    return (
+        f"{path} is a path, and machida takes the name of a module: write --application-module {path.stem}, in the "
+        f"folder {path.parent.absolute()} or with that folder in PYTHONPATH."
+    )
 
 
 def _not_found(name: str) -> str:
@@ -53,7 +67,7 @@ def setup_function(module: ModuleType) -> Setup:
     """Return the module's `application_setup`."""
     setup = getattr(module, "application_setup", None)
     if not callable(setup):
-        raise WallarooError(
+        raise ApplicationError(
             f"The module {module.__name__!r} ({module.__file__}) has no function application_setup(args). "
             "It is what machida calls to build the application."
         )
@@ -68,11 +82,11 @@ def build(setup: Setup, arguments: list[str]) -> Application:
     except WallarooError:
         raise
     except SyntaxError as error:
-        raise WallarooError(_unreadable(error)) from error
+        raise ApplicationError(_unreadable(error)) from error
     except Exception as error:
-        raise WallarooError(f"application_setup failed:\n{users_traceback(error)}") from error
+        raise ApplicationError(f"application_setup failed:\n{users_traceback(error)}") from error
     if not isinstance(application, Application):
-        raise WallarooError(
+        raise ApplicationError(
             f"application_setup returned {type(application).__name__} instead of an application: end it with "
             "`return ab.build()`, or, for a pipeline, with `return wallaroo.build_application(name, pipeline)`."
         )
@@ -98,7 +112,7 @@ def importable(setup: Setup) -> Setup:
             sys.path.insert(0, folder)
         module = importlib.import_module(Path(file).stem)
     else:
-        raise WallarooError(
+        raise ApplicationError(
             "wallaroo.run needs application_setup in a file, which workers can import; it was defined interactively."
         )
     return getattr(module, setup.__qualname__)  # type: ignore[no-any-return]

@@ -16,9 +16,14 @@ import click
 from wallaroo._version import __version__
 from wallaroo.cli import loading
 from wallaroo.cli.drawn import show_drawing
+from wallaroo.cli.exit_codes import exit_codes_help
+from wallaroo.cli.limits import limit_options, limits_from
+from wallaroo.cli.on_error import policy
 from wallaroo.cli.original_flags import MEANINGLESS, acknowledged, original_flags
 from wallaroo.cli.screen import plain_errors, say
-from wallaroo.errors import WallarooError
+from wallaroo.cli.spark_words import master_url, setting
+from wallaroo.engine.on_error import OnError
+from wallaroo.engine.packages import check_packages
 
 if TYPE_CHECKING:
     from wallaroo.engine.main import RunOptions, Stop
@@ -32,7 +37,8 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
         "ignore_unknown_options": True,
         "allow_extra_args": True,
         "max_content_width": 110,
-    }
+    },
+    epilog=exit_codes_help(),
 )
 @click.option("--application-module", metavar="MODULE", help="The module that defines application_setup(args).")
 @click.option(
@@ -41,6 +47,16 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
     help="Where log, state and ledger live. Default: a folder for the application in the temporary folder.",
+)
+@click.option(
+    "--reset",
+    is_flag=True,
+    help="Start fresh. What is in the directory is set aside in a folder inside it, never deleted.",
+)
+@click.option(
+    "--skip-damaged",
+    is_flag=True,
+    help="Go on without messages in the log that the disk has damaged. What is left of them is kept aside.",
 )
 @click.option("--name", "-n", metavar="NAME", help="Name of this run, to tell runs of one application apart.")
 @click.option(
@@ -61,10 +77,17 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
     default="local[*]",
     show_default=True,
     metavar="URL",
+    callback=master_url,
     help="The Spark to run on: local[*], local[4], spark://host:7077, ... A cluster of several machines needs a "
     "--resilience-dir that all of them see.",
 )
-@click.option("--spark-conf", multiple=True, metavar="KEY=VALUE", help="A setting for Spark; may be repeated.")
+@click.option(
+    "--spark-conf",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=setting,
+    help="A setting for Spark; may be repeated.",
+)
 @click.option(
     "--log-level",
     type=click.Choice(_LOG_LEVELS),
@@ -72,6 +95,22 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
     show_default=True,
     help="How much Spark writes to its log file; debug also draws the application at the start.",
 )
+@click.option(
+    "--on-error",
+    default="dead-letter",
+    show_default=True,
+    metavar="POLICY",
+    callback=policy,
+    help="When the application's code fails for a message: dead-letter keeps the message aside and goes on; fail stops "
+    "before it; a share (1%) or a rate (100/s, 10/min, 5/h) of such messages stops when there are more.",
+)
+@click.option(
+    "--effectively-once",
+    is_flag=True,
+    help="Send batches in frames with their ids, to receivers that confirm them and drop repeats; "
+    "`wallaroo receive --effectively-once` is one.",
+)
+@limit_options
 @original_flags
 @click.version_option(__version__, "--version", prog_name="machida")
 @click.pass_context
@@ -92,7 +131,7 @@ def main(context: click.Context, /, **given: Any) -> None:
     Ctrl-C (or SIGTERM) finishes the batch in flight and stops; the same command goes on from there.
     """  # noqa: D301 - click wants the character itself
     arguments = sys.argv[1:]
-    with plain_errors():
+    with plain_errors(exit_codes=True):
         if not given["application_module"]:
             context.fail("Missing option '--application-module'. Example: --application-module word_count")
         _suggest(context.args)
@@ -105,6 +144,7 @@ def run_application(setup: Callable[[list[str]], Any], arguments: list[str], giv
     """Build the application and run it until it is stopped."""
     os.umask(0o077)  # What is written holds users' messages and states.
     application = loading.build(setup, arguments)
+    check_packages()
     from wallaroo.engine.main import Run  # noqa: PLC0415 - what --help and mistakes do not need
 
     if given.get("log_level") == "debug":
@@ -131,22 +171,25 @@ def _run_options(application: str, given: dict[str, Any]) -> RunOptions:
     home = given.get("resilience_dir") or default_home(f"{application} {name}" if name else application)
     spark = SparkOptions(
         master=_master(given.get("master") or "local[*]", given.get("worker_count")),
-        conf=dict(_setting(text) for text in given.get("spark_conf", ())),
+        conf=dict(given.get("spark_conf", ())),
         log_level=given.get("log_level") or "warn",
     )
-    return RunOptions(home=home, workers=given.get("worker_count"), buckets=given.get("buckets"), spark=spark)
+    return RunOptions(
+        home=home,
+        reset=bool(given.get("reset")),
+        skip_damaged=bool(given.get("skip_damaged")),
+        workers=given.get("worker_count"),
+        buckets=given.get("buckets"),
+        effectively_once=bool(given.get("effectively_once")),
+        limits=limits_from(given),
+        on_error=given.get("on_error") or OnError(),
+        spark=spark,
+    )
 
 
 def _master(master: str, workers: int | None) -> str:
     """Return the master to use: more workers than cores were asked for on purpose."""
     return f"local[{workers}]" if workers and master == "local[*]" else master
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise WallarooError(f"--spark-conf {text}: write it as KEY=VALUE, for example spark.driver.memory=4g.")
-    return key, value
 
 
 def _suggest(unknown: Sequence[str]) -> None:
@@ -181,13 +224,14 @@ def run_script(application_setup: Callable[[list[str]], Any], args: Sequence[str
     """Run an application from a script of the user's own; see `wallaroo.run`."""
     arguments = list(sys.argv[1:] if args is None else args)
     setup = loading.importable(application_setup)
-    with main.make_context("machida", list(arguments)) as context:
-        try:
-            with plain_errors():
-                run_application(setup, arguments, context.params)
-        except click.ClickException as error:
-            error.show()
-            sys.exit(error.exit_code)
+    try:
+        with main.make_context("machida", list(arguments)) as context, plain_errors(exit_codes=True):
+            run_application(setup, arguments, context.params)
+    except click.exceptions.Exit as asked:  # --help and --version end like this.
+        sys.exit(asked.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

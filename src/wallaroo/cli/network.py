@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from wallaroo.connectors.dialing import dial
 from wallaroo.errors import WallarooError
 from wallaroo.topology.addresses import port_number
 
@@ -72,7 +73,7 @@ def connect(address: Address, *, retry: float, on_wait: Callable[[], None] = lam
     waiting = False
     while True:
         try:
-            return _connect_once(address)
+            connection = dial(address, _TRY_SECONDS)
         except socket.gaierror as error:
             raise _unknown_host(address) from error
         except OSError as error:
@@ -81,21 +82,13 @@ def connect(address: Address, *, retry: float, on_wait: Callable[[], None] = lam
                 raise WallarooError(
                     f"cannot connect to {address}: {_reason(error)}{tried}. Is the program there running?"
                 ) from error
+        else:
+            connection.settimeout(None)
+            return connection
         if not waiting:
             waiting = True
             on_wait()
         time.sleep(_RETRY_PAUSE)
-
-
-def _connect_once(address: Address) -> socket.socket:
-    connection = socket.create_connection(address, timeout=_TRY_SECONDS)
-    # Where nobody listens on a port that outgoing connections may get, Linux can connect a socket to itself.
-    if connection.getsockname() == connection.getpeername():
-        connection.close()
-        raise ConnectionRefusedError("Connection refused")
-    connection.settimeout(None)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
 
 
 def listen(address: Address) -> socket.socket:

@@ -10,20 +10,20 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 import click
 
 from wallaroo.cli import screen
-from wallaroo.cli.framing import FRAMING_NAMES, FRAMINGS, FrameSplitter, Framing
+from wallaroo.cli.batches import Batches, BatchOutput, NotABatchError, Record
+from wallaroo.cli.framing import FRAMING_NAMES, FRAMINGS
 from wallaroo.cli.network import Address, AddressType, address_of, listen
+from wallaroo.cli.reading import Data, Frames, Lines, Reading
 
 _STDOUT = 1
 _PIECE = 1 << 20
-_NEWLINE = 10
-
-Data = bytes | memoryview
 
 
 @dataclass(frozen=True)
@@ -46,78 +46,25 @@ class Tally:
     last: float = 0.0
 
 
-class _Reading(Protocol):
-    """How the messages of one connection are told apart; `room` is how many more may come, None for any."""
-
-    def take(self, piece: memoryview, room: int | None) -> tuple[Data, int]:
-        """Return what to pass on of a piece of the stream, and how many messages end in it."""
-
-    def end(self) -> int:
-        """Return how many messages (none or one) end because the stream does."""
-
-    def missing(self) -> int:
-        """Return how many bytes the stream lacks at least, so that its last message is complete."""
-
-
-class _Lines:
-    """A stream without headers: passed on as it is, its lines only counted."""
-
-    def __init__(self) -> None:
-        self._inside_line = False
-
-    def take(self, piece: memoryview, room: int | None) -> tuple[Data, int]:
-        # Counting in the buffer itself runs at memory speed; taking the lines apart would not.
-        buffer = piece.obj
-        assert isinstance(buffer, bytearray)
-        count = buffer.count(b"\n", 0, len(piece))
-        if room is not None and count >= room:
-            end = 0
-            for _ in range(room):
-                end = buffer.index(b"\n", end) + 1
-            piece, count = piece[:end], room
-        self._inside_line = piece[-1] != _NEWLINE
-        return piece, count
-
-    def end(self) -> int:
-        return int(self._inside_line)
-
-    def missing(self) -> int:
-        return 0
-
-
-class _Frames:
-    """A stream of frames: passed on without their headers, one on each line."""
-
-    def __init__(self, framing: Framing) -> None:
-        self._splitter = FrameSplitter(framing)
-
-    def take(self, piece: memoryview, room: int | None) -> tuple[Data, int]:
-        messages = self._splitter.feed(piece)[:room]
-        return b"".join([message + b"\n" for message in messages]), len(messages)
-
-    def end(self) -> int:
-        return 0
-
-    def missing(self) -> int:
-        return self._splitter.missing()
-
-
 class Receiver:
-    """Accepts any number of connections and hands what comes through them to `output`, as it comes."""
+    """Accepts any number of connections and hands what comes through them to `output`, as it comes.
+
+    `reading` makes what takes the stream of a connection apart.
+    """
 
     def __init__(
         self,
         listener: socket.socket,
         output: Callable[[Data], None],
+        reading: Callable[[socket.socket], Reading],
         *,
-        framing: Framing | None = None,
         until: Until | None = None,
         warn: Callable[[str], None] = screen.say,
     ) -> None:
         self.tally = Tally()
         self._listener = listener
+        self._reading = reading
         self._output = output
-        self._framing = framing
         self._until = until or Until()
         self._warn = warn
         self._selector = selectors.DefaultSelector()
@@ -151,7 +98,7 @@ class Receiver:
                 self._read(key.fileobj, key.data)
 
     def _room(self) -> int | None:
-        return None if self._until.messages is None else self._until.messages - self.tally.messages
+        return None if self._until.messages is None else max(self._until.messages - self.tally.messages, 0)
 
     def _patience(self, started: float) -> float | None:
         """Return for how many seconds nothing needs to come before it is time to stop."""
@@ -170,10 +117,9 @@ class Receiver:
             return
         self.tally.connections += 1
         connection.setblocking(False)
-        reading = _Frames(self._framing) if self._framing else _Lines()
-        self._selector.register(connection, selectors.EVENT_READ, reading)
+        self._selector.register(connection, selectors.EVENT_READ, self._reading(connection))
 
-    def _read(self, connection: socket.socket, reading: _Reading) -> None:
+    def _read(self, connection: socket.socket, reading: Reading) -> None:
         try:
             size = connection.recv_into(self._view)
         except BlockingIOError:
@@ -181,12 +127,17 @@ class Receiver:
         except OSError as error:
             self._warn(f"a sender broke its connection off: {(error.strerror or str(error)).lower()}")
             size = 0
-        if size:
-            self._pass_on(reading, size)
-        else:
-            self._end(connection, reading)
+        try:
+            if size:
+                self._pass_on(reading, size)
+            else:
+                self._end(connection, reading)
+        except NotABatchError as error:
+            self._warn(f"closed a connection: {error}")
+            self._selector.unregister(connection)
+            connection.close()
 
-    def _pass_on(self, reading: _Reading, size: int) -> None:
+    def _pass_on(self, reading: Reading, size: int) -> None:
         tally = self.tally
         tally.last = time.monotonic()
         tally.first = tally.first or tally.last
@@ -196,8 +147,9 @@ class Receiver:
         tally.messages += messages
         if data:
             self._output(data)
+        reading.settle()
 
-    def _end(self, connection: socket.socket, reading: _Reading) -> None:
+    def _end(self, connection: socket.socket, reading: Reading) -> None:
         self._selector.unregister(connection)
         connection.close()
         self.tally.messages += reading.end()
@@ -215,12 +167,12 @@ def write_all(descriptor: int, data: Data) -> None:
 
 
 @contextlib.contextmanager
-def opened(path: Path | None) -> Iterator[int]:
-    """Yield the descriptor of an emptied file, or that of standard output where `path` is None."""
+def opened(path: Path | None, *, emptied: bool) -> Iterator[int]:
+    """Yield the descriptor of a file, or that of standard output where `path` is None."""
     if path is None:
         yield _STDOUT
     else:
-        with path.open("wb", buffering=0) as file:
+        with path.open("wb" if emptied else "ab", buffering=0) as file:
             yield file.fileno()
 
 
@@ -248,6 +200,18 @@ def opened(path: Path | None) -> Iterator[int]:
     help="Stop when, after the first data, nothing came for this many seconds.",
 )
 @click.option("--count-only", is_flag=True, help="Print only, at the end, how many messages came.")
+@click.option(
+    "--effectively-once",
+    is_flag=True,
+    help="Take what machida --effectively-once sends: each batch is written when it is complete, confirmed, and "
+    "dropped when it comes again. An output file is not emptied but gone on with, behind the last batch.",
+)
+@click.option(
+    "--remember",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --effectively-once: the file that says which batches have come, for the next start.  "
+    "[default: OUTPUT.batches]",
+)
 @click.option("--quiet", is_flag=True, help="No summary at the end.")
 def command(  # noqa: PLR0913 - one argument for each option.
     *,
@@ -258,6 +222,8 @@ def command(  # noqa: PLR0913 - one argument for each option.
     seconds: float | None,
     idle: float | None,
     count_only: bool,
+    effectively_once: bool,
+    remember: Path | None,
     quiet: bool,
 ) -> None:
     """Listen on an address and print what comes; port 0 picks a free port.
@@ -268,13 +234,24 @@ def command(  # noqa: PLR0913 - one argument for each option.
     wallaroo receive 127.0.0.1:7002
     wallaroo receive 127.0.0.1:7002 --output counts.txt --idle 5
     wallaroo receive 127.0.0.1:7002 --framing u32be --messages 1000
+    wallaroo receive 127.0.0.1:7002 --output counts.txt --effectively-once
     """  # noqa: D301 - click wants the real character.
+    if remember and not effectively_once:
+        raise click.UsageError("--remember goes with --effectively-once.")
     chosen = FRAMINGS.get(framing)
-    with screen.plain_errors(), listen(address) as listener, opened(path) as descriptor:
+    new_reading = partial(Frames, chosen) if chosen else Lines
+    goes_on = effectively_once and not count_only
+    with screen.plain_errors(), listen(address) as listener, opened(path, emptied=not goes_on) as descriptor:
+        write = _ignore if count_only else partial(write_all, descriptor)
+        batches = None
+        if effectively_once:
+            file = descriptor if path and goes_on else None
+            record = Record(remember or (path.with_name(f"{path.name}.batches") if path and goes_on else None))
+            batches = BatchOutput(write, record, new_reading, file)
         receiver = Receiver(
             listener,
-            (lambda _: None) if count_only else (lambda data: write_all(descriptor, data)),
-            framing=chosen,
+            write,
+            (lambda connection: Batches(batches, connection)) if batches else (lambda _: new_reading()),
             until=Until(messages, seconds, idle),
         )
         signal.signal(signal.SIGTERM, _interrupt)
@@ -286,6 +263,12 @@ def command(  # noqa: PLR0913 - one argument for each option.
             write_all(descriptor, f"{receiver.tally.messages}\n".encode())
     if not quiet:
         _report(receiver.tally, "message" if chosen else "line")
+        if batches and batches.repeats:
+            screen.say(f"dropped what had come before: {screen.counted(batches.repeats, 'time')}")
+
+
+def _ignore(_data: Data) -> None:
+    """Take data that is only counted."""
 
 
 def _interrupt(*_: object) -> NoReturn:

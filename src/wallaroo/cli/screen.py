@@ -43,19 +43,24 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def plain_errors() -> Iterator[None]:
-    """End the command with one plain line and exit code 1 where Wallaroo or the system refuses something."""
+def plain_errors(*, exit_codes: bool = False) -> Iterator[None]:
+    """End the command with one plain line where Wallaroo or the system refuses something.
+
+    The exit code is 1, or, with `exit_codes`, that of the error's kind.
+    """
     try:
         yield
     except WallarooError as error:
-        refuse(str(error))
+        refuse(str(error), error.exit_code if exit_codes else 1)
     except OSError as error:
         refuse(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
 
 
-def refuse(text: str) -> NoReturn:
-    """End the command with `text` as its error and exit code 1."""
-    raise click.ClickException(text)
+def refuse(text: str, exit_code: int = 1) -> NoReturn:
+    """End the command with `text` as its error."""
+    refusal = click.ClickException(text)
+    refusal.exit_code = exit_code  # type: ignore[misc] # Click reads it from the object, whatever it declares.
+    raise refusal
 
 
 @contextmanager

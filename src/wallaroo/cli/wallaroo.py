@@ -14,6 +14,7 @@ _COMMANDS = {
     "check": "Draw an application and list its mistakes, without running it.",
     "send": "Send the lines or frames of a file over TCP.",
     "receive": "Listen on an address and print what comes.",
+    "dead-letters": "List, show and replay messages that an application's code could not handle.",
 }
 
 
@@ -26,7 +27,7 @@ class _CommandsOnDemand(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
-        command = import_module(f"wallaroo.cli.{cmd_name}").command
+        command = import_module(f"wallaroo.cli.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         command.name = cmd_name
         return command
@@ -52,6 +53,8 @@ def main() -> None:
       machida --application-module word_count --in 127.0.0.1:7010 --out 127.0.0.1:7002
     Send it each line of a file as a message:
       wallaroo send 127.0.0.1:7010 --file text.txt
+    See what its code could not handle:
+      wallaroo dead-letters list --application "Word Count"
 
     `wallaroo COMMAND --help` tells more.
     """  # noqa: D301 - click wants the real character.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
+
+from wallaroo.connectors.batch import Batch
 
 
 class StoppedError(Exception):
@@ -20,7 +22,7 @@ class SinkConnection(Protocol):
     def connect(self) -> None:
         """Look for the receiver ahead of the first batch, for as long as it takes."""
 
-    def deliver(self, bodies: Sequence[bytes]) -> None:
+    def deliver(self, batch: Batch) -> None:
         """Deliver one batch; wait for the receiver as long as it takes, or raise StoppedError."""
 
     def close(self) -> None:

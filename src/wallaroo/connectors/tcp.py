@@ -1,7 +1,8 @@
 """The TCP sink: one connection to one receiver, kept as long as it lasts and made again when it breaks.
 
-A batch counts as delivered when the receiver's machine has acknowledged all of its bytes. When a connection
-breaks before that, the whole batch is sent again on the next one: TCP does not tell how much of it was read.
+A batch counts as delivered when the receiver's machine has acknowledged all of its bytes; on the way, it is noted how
+far it has got. When a connection breaks before the end, the whole batch is sent again on the next one: TCP does not
+tell how much of it was read.
 """
 
 from __future__ import annotations
@@ -14,13 +15,19 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
+from itertools import chain
 
 from wallaroo.connectors.base import Notice, StoppedError
+from wallaroo.connectors.batch import Batch
+from wallaroo.connectors.dialing import dial
+from wallaroo.connectors.troubles import Trouble
 
 _FIRST_RETRY_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 5.0
+_DIAL_SECONDS = 10.0
 _UNSENT_BYTES_REQUEST = 0x5411  # SIOCOUTQ
+_UNSENT_AT_MOST = 1 << 18
 _LOOK_AROUND_SECONDS = 0.5
 _PATIENCE_WHEN_STOPPING_SECONDS = 5.0
 
@@ -32,25 +39,41 @@ class TcpSink:
         self.name = f"{host}:{port}"
         self._address = (host, port)
         self._stopping = stopping
-        self._notice = notice
+        self._missing = Trouble(notice)
+        self._broken = Trouble(notice)
+        self._interrupted = False
+        """Whether the receiver has been gone in this run, perhaps with what it had not read."""
         self._socket: socket.socket | None = None
         self._connecting = threading.Lock()
 
-    def deliver(self, bodies: Sequence[bytes]) -> None:
+    def deliver(self, batch: Batch) -> None:
         """Send one batch."""
-        while True:
-            connection = self._connected()
-            try:
-                for body in bodies:
-                    self._send(connection, memoryview(body))
-                self._wait_until_acknowledged(connection)
-            except OSError as error:
-                self._drop()
-                self._notice(
-                    f"Lost the receiver at {self.name} ({_plainly(error)}); sending the batch again when it is back."
-                )
-            else:
-                return
+        # A connection that has broken is made again at once, the first time.
+        pauses = chain([0.0], _pauses())
+        try:
+            while not self._attempt(batch):
+                # A receiver that accepts and closes at once, for ever, is not to be asked without a pause.
+                self._stopping.wait(next(pauses))
+        except StoppedError:
+            batch.begin_again()
+            raise
+        self._broken.is_over(f"The receiver at {self.name} is back; the batch was sent again.")
+
+    def _attempt(self, batch: Batch) -> bool:
+        """Send a batch on the connection there is, or a new one; tell whether it has arrived."""
+        connection = self._connected()
+        if self._interrupted:
+            batch.begin_again()
+        try:
+            self._transmit(connection, batch)
+        except OSError as error:
+            self._drop()
+            self._interrupted = True
+            self._broken.begins(
+                f"Lost the receiver at {self.name} ({_plainly(error)}); the whole batch is sent again when it is back."
+            )
+            return False
+        return True
 
     def connect(self) -> None:
         """Connect ahead of the first batch, waiting for the receiver."""
@@ -80,48 +103,59 @@ class TcpSink:
             return self._socket or self._wait_for_receiver()
 
     def _wait_for_receiver(self) -> socket.socket:
-        wait = _FIRST_RETRY_SECONDS
-        complained = False
+        pauses = _pauses()
         while self._socket is None:
             if self._stopping.is_set():
                 raise StoppedError
             try:
                 self._socket = self._open()
             except OSError as error:
-                if not complained:
-                    self._notice(
+                self._interrupted = True
+                if not self._broken.present:
+                    self._missing.begins(
                         f"Waiting for a receiver at {self.name} ({_plainly(error)}); trying again until it is there."
                     )
-                    complained = True
-                self._stopping.wait(wait * random.uniform(0.7, 1.3))  # noqa: S311 - spreads retries
-                wait = min(2 * wait, _LONGEST_RETRY_SECONDS)
-        if complained:
-            self._notice(f"Connected to the receiver at {self.name}.")
+                self._stopping.wait(next(pauses))
+        self._missing.is_over(f"Connected to the receiver at {self.name}.")
         return self._socket
 
     def _open(self) -> socket.socket:
-        connection = socket.create_connection(self._address, timeout=10)
-        if connection.getsockname() == connection.getpeername():
-            # Connecting to a free local port can meet itself when the system picks that very port for our side.
-            connection.close()
-            raise ConnectionRefusedError(111, "Connection refused")
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = dial(self._address, _DIAL_SECONDS)
         connection.settimeout(_LOOK_AROUND_SECONDS)
+        if sys.platform.startswith("linux"):
+            # What the system holds is sent even if this process is killed, without a note of it in the ledger.
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_AT_MOST)
         return connection
 
-    def _send(self, connection: socket.socket, data: memoryview) -> None:
-        """Send all of `data`, for as long as the receiver takes to read it, unless the application is stopped."""
-        progress = time.monotonic()
-        while data:
-            try:
-                data = data[connection.send(data) :]
-                progress = time.monotonic()
-            except TimeoutError:
-                self._give_up_if_stuck(progress)
+    def _transmit(self, connection: socket.socket, batch: Batch) -> None:
+        """Send what is left of a batch and wait until it is known to have arrived; raise OSError if it has not."""
+        sent = batch.done
 
-    def _wait_until_acknowledged(self, connection: socket.socket) -> None:
-        if not sys.platform.startswith("linux"):
-            return
+        def look(size: int) -> None:
+            nonlocal sent
+            sent += size
+            batch.acknowledged(sent - _unacknowledged(connection))
+
+        for body in batch.left:
+            self._send(connection, body, look)
+        self._wait_until_acknowledged(connection, look)
+
+    def _send(self, connection: socket.socket, data: bytes, on_progress: Callable[[int], None]) -> None:
+        """Send all of `data`, for as long as the receiver takes to read it, unless the application is stopped."""
+        rest = memoryview(data)
+        progress = time.monotonic()
+        while rest:
+            try:
+                size = connection.send(rest)
+            except TimeoutError:
+                size = 0
+                self._give_up_if_stuck(progress)
+            else:
+                rest = rest[size:]
+                progress = time.monotonic()
+            on_progress(size)
+
+    def _wait_until_acknowledged(self, connection: socket.socket, look: Callable[[int], None]) -> None:
         progress = time.monotonic()
         waiting = _unacknowledged(connection)
         pause = 0.00005
@@ -131,6 +165,7 @@ class TcpSink:
             before, waiting = waiting, _unacknowledged(connection)
             if waiting < before:
                 progress = time.monotonic()
+                look(0)
             # What a broken connection had not sent stays unacknowledged for ever.
             _raise_if_broken(connection)
             self._give_up_if_stuck(progress)
@@ -142,6 +177,14 @@ class TcpSink:
             raise StoppedError
 
 
+def _pauses() -> Iterator[float]:
+    """Yield how long to wait before each further attempt: longer and longer, and never quite as others do."""
+    wait = _FIRST_RETRY_SECONDS
+    while True:
+        yield wait * random.uniform(0.7, 1.3)  # noqa: S311 - spreads retries
+        wait = min(2 * wait, _LONGEST_RETRY_SECONDS)
+
+
 def _raise_if_broken(connection: socket.socket) -> None:
     error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if error:
@@ -149,6 +192,12 @@ def _raise_if_broken(connection: socket.socket) -> None:
 
 
 def _unacknowledged(connection: socket.socket) -> int:
+    """Return how many bytes of what was sent the receiver's machine has not acknowledged.
+
+    Where the system does not tell, none: what it has taken counts as sent.
+    """
+    if not sys.platform.startswith("linux"):
+        return 0
     answer = fcntl.ioctl(connection.fileno(), _UNSENT_BYTES_REQUEST, struct.pack("i", 0))
     number: int = struct.unpack("i", answer)[0]
     return number

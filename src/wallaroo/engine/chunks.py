@@ -11,6 +11,7 @@ Columns of a row:
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 from collections.abc import Callable, Iterator
@@ -88,6 +89,11 @@ class Serializer:
         self._serialize = serialize
         self._deserialize = deserialize
 
+    @property
+    def own(self) -> bool:
+        """Return whether it is the application's own code that packs."""
+        return self._serialize is not None
+
     def dump(self, obj: Any) -> bytes:
         """Return one message or state as bytes."""
         if self._serialize is not None:
@@ -98,11 +104,13 @@ class Serializer:
         """Return the message or state in `data`."""
         return pickle.loads(data) if self._deserialize is None else self._deserialize(data)
 
-    def dump_messages(self, messages: dict[Any, list[Any]]) -> bytes:
-        """Return the messages of many keys as bytes."""
+    def dump_messages(self, messages: dict[Any, list[Any]], *, plain: bool = False) -> bytes:
+        """Return the messages of many keys as bytes; `plain` ones hold no other objects, which is much faster."""
         if self._serialize is not None:
             serialize = self._serialize
             messages = {key: [serialize(message) for message in some] for key, some in messages.items()}
+        if plain:
+            return _dump_without_memo(messages)
         return pickle.dumps(messages, pickle.HIGHEST_PROTOCOL)
 
     def load_messages(self, data: bytes) -> dict[Any, list[Any]]:
@@ -127,6 +135,19 @@ class Serializer:
             deserialize = self._deserialize
             states = {key: deserialize(state) for key, state in states.items()}
         return states
+
+
+PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
+"""Classes whose objects hold no other objects."""
+
+
+def _dump_without_memo(messages: dict[Any, list[Any]]) -> bytes:
+    """Pickle without keeping track of objects that occur twice, which is most of pickle's work on short texts."""
+    buffer = io.BytesIO()
+    pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
+    pickler.fast = True
+    pickler.dump(messages)
+    return buffer.getvalue()
 
 
 def dump_records(records: list[dict[str, Any]]) -> bytes:

@@ -10,18 +10,22 @@ import hashlib
 import os
 from pathlib import Path
 
+from wallaroo.engine.spark_home import cache_folder
+
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xshare:auto"
 
 
 class ClassArchive:
     """The archive for one Java and one Spark, in the user's cache folder."""
 
-    def __init__(self, java_home: str, spark_version: str, cache: Path | None = None) -> None:
-        folder = cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wallaroo"
+    def __init__(self, java_home: str, spark_home: str, spark_version: str, cache: Path | None = None) -> None:
+        folder = cache or cache_folder()
         java = Path(java_home, "bin", "java").resolve()
         # An archive of ours goes on top of the one that comes with a JDK; small runtimes come without.
         self._possible = (java.parent.parent / "lib" / "server" / "classes.jsa").exists()
-        identity = hashlib.sha256(f"{java}:{java.stat().st_mtime_ns}:{spark_version}".encode()).hexdigest()[:16]
+        identity = hashlib.sha256(
+            f"{java}:{java.stat().st_mtime_ns}:{spark_home}:{spark_version}".encode()
+        ).hexdigest()[:16]
         self._path = folder / f"spark-{spark_version}-{identity}.jsa"
         self._new = self._path.with_suffix(f".{os.getpid()}")
 

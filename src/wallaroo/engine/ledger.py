@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import uuid
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from wallaroo.engine.home import write_atomically
+from wallaroo.files import reserve, write_atomically
 
 _REWRITE_AT_BYTES = 1 << 20
+_ROOM_FOR_A_BATCH = 64 << 10
+_ID = "id"
+
+
+class Part(NamedTuple):
+    """How much of a batch a sink has been sent: so many bytes, with this checksum."""
+
+    batch: int
+    size: int
+    checksum: int
 
 
 class Ledger:
-    """One line per delivery, `batch<TAB>sink`, appended when it is done; rewritten now and then to stay short."""
+    """Lines that are appended as things happen; rewritten now and then to stay short.
+
+    `batch<TAB>sink`: all of the batch was sent. `batch<TAB>sink<TAB>size<TAB>checksum`: so much of it so far.
+    `id<TAB>id`: the id of the state whose batches are counted here, made up with the ledger.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.id = uuid.uuid4().hex
         self._last: dict[str, int] = {}
+        self._parts: dict[str, Part] = {}
+        self._file = -1
+        self._reserved = 0
         if path.exists():
             self._read()
         self._compact()
@@ -24,15 +47,36 @@ class Ledger:
         # A crash can tear the last line: what was not written completely was not recorded.
         complete, _, _ = self._path.read_bytes().rpartition(b"\n")
         for line in complete.decode(errors="replace").splitlines():
-            batch, tab, sink = line.partition("\t")
-            if tab and batch.isdigit():
-                self._last[sink] = int(batch)
+            match line.split("\t"):
+                case [batch, sink] if batch.isdigit():
+                    self._last[sink] = int(batch)
+                case [batch, sink, size, checksum] if f"{batch}{size}{checksum}".isdigit():
+                    self._parts[sink] = Part(int(batch), int(size), int(checksum))
+                case [key, value] if key == _ID and re.fullmatch("[0-9a-f]{32}", value):
+                    self.id = value
 
     def _compact(self) -> None:
-        lines = (f"{batch}\t{sink}\n" for sink, batch in self._last.items())
-        write_atomically(self._path, "".join(lines))
-        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        self._size = 0
+        lines = [f"{_ID}\t{self.id}\n"]
+        lines += [f"{batch}\t{sink}\n" for sink, batch in self._last.items()]
+        lines += [_line(sink, part) for sink, part in self._parts.items() if not self.has(sink, part.batch)]
+        text = "".join(lines)
+        write_atomically(self._path, text)
+        replaced, self._file = self._file, os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        if replaced >= 0:
+            os.close(replaced)
+        self._size = len(text.encode())
+        self._reserved = 0
+
+    def make_room(self) -> None:
+        """Set room on the disk aside for what a batch has recorded, before any of it is sent.
+
+        Raises:
+            OSError: There is no room. What was sent and could not be recorded would be sent again by the next run.
+        """
+        if self._size + _ROOM_FOR_A_BATCH > self._reserved:
+            reserved = self._size + 2 * _ROOM_FOR_A_BATCH
+            reserve(self._file, reserved)
+            self._reserved = reserved
 
     def has(self, sink: str, batch: int) -> bool:
         """Tell whether `sink` has been sent `batch`."""
@@ -41,11 +85,45 @@ class Ledger:
     def record(self, sink: str, batch: int) -> None:
         """Write down that `sink` has been sent `batch`."""
         self._last[sink] = batch
-        self._size += os.write(self._file, f"{batch}\t{sink}\n".encode())
+        self._write(f"{batch}\t{sink}\n")
+
+    def part(self, sink: str, batch: int) -> Part:
+        """Return how much of `batch` `sink` has been sent; nothing, if that is not known."""
+        part = self._parts.get(sink)
+        return part if part is not None and part.batch == batch else Part(batch, 0, 0)
+
+    def record_part(self, sink: str, part: Part) -> None:
+        """Write down how much of a batch `sink` has been sent."""
+        self._parts[sink] = part
+        self._write(_line(sink, part))
+
+    def _write(self, line: str) -> None:
+        data = line.encode()
+        written = os.write(self._file, data)
+        if written < len(data):
+            # Half a line would spoil the one that comes behind it.
+            os.ftruncate(self._file, os.fstat(self._file).st_size - written)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+        self._size += written
         if self._size > _REWRITE_AT_BYTES:
-            os.close(self._file)
-            self._compact()
+            # On a full disk the file stays long for a while.
+            with suppress(OSError):
+                self._compact()
+
+    def forget_from(self, batch: int) -> None:
+        """Forget `batch` and those behind it, which are made anew of other messages.
+
+        From now on this is another ledger, with an id of its own: a receiver knows the old batches by their numbers.
+        """
+        self._last = {sink: min(last, batch - 1) for sink, last in self._last.items()}
+        self._parts = {sink: part for sink, part in self._parts.items() if part.batch < batch}
+        self.id = uuid.uuid4().hex
+        self._compact()
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._file)
+
+
+def _line(sink: str, part: Part) -> str:
+    return f"{part.batch}\t{sink}\t{part.size}\t{part.checksum}\n"

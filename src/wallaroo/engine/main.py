@@ -5,30 +5,40 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
-import shutil
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.api.configs import TCPSourceConfig
-from wallaroo.api.generators import GenSourceConfig
+from wallaroo.api.generators import GenSourceConfig, PickleDecoder
 from wallaroo.connectors.base import Notice, StoppedError, never_failing
+from wallaroo.engine.comeback import Comeback
 from wallaroo.engine.egress import Egress
 from wallaroo.engine.failures import cannot_go_on, cause, told_plainly
-from wallaroo.engine.home import Home, check_layout, default_home
+from wallaroo.engine.going_on import found_in, start_fresh
+from wallaroo.engine.home import Home, default_home
+from wallaroo.engine.java import java_home
+from wallaroo.engine.layouts import new_layout
+from wallaroo.engine.mending import mend
+from wallaroo.engine.on_error import OnError
 from wallaroo.engine.plan import Layout, Plan
+from wallaroo.engine.preflight import check_before_start
+from wallaroo.engine.progress import read_progress
+from wallaroo.engine.run_folder import run_folder
 from wallaroo.engine.session import SparkOptions, spark_session
 from wallaroo.engine.shipping import PlanRef, bundle_modules, own_serializers
+from wallaroo.errors import ErrorPolicyError
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig, SourceEndpoint
+from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.process import IngressProcess
-from wallaroo.topology.levels import state_levels
-from wallaroo.topology.model import Application, Pipeline
+from wallaroo.topology.model import REPLAYS, Application, Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,10 +54,18 @@ class RunOptions:
     """How to run an application."""
 
     home: Path | None = None
+    reset: bool = False
+    """Whether to start fresh; what is in the directory is then set aside."""
+    skip_damaged: bool = False
+    """Whether to go on without messages in the logs that the disk has damaged."""
     workers: int | None = None
     """The degree of parallelism; by default what the machine or the cluster offers."""
     buckets: int | None = None
     batch_bytes: int = 16 << 20
+    effectively_once: bool = False
+    """Whether batches are framed with their ids, for receivers that confirm them and drop repeats."""
+    on_error: OnError = field(default_factory=OnError)
+    limits: Limits = field(default_factory=Limits)
     spark: SparkOptions = field(default_factory=SparkOptions)
 
 
@@ -85,13 +103,15 @@ class Run:
     def run(self, stop: Stop) -> None:
         """Start, say so, and go on until asked to stop; raises a WallarooError if the application cannot go on."""
         with self._cleanup:
+            check_before_start(self.application.pipelines, self.options.spark)
             self.home.open()
             self._cleanup.callback(self.home.close)
+            self._comeback = Comeback(self.home, self._folders_written(), stop.requested, self._warn)
             with told_plainly(self.home):
                 self._start()
                 stop.ready = True
                 self._say(READY)
-                while not stop.requested.wait(0.25) and self._query.isActive:
+                while not stop.requested.wait(0.25) and self._keeps_going():
                     pass
                 if stop.requested.is_set():
                     self._warn("Stopping after the batch under way; at a second signal, at once.")
@@ -102,19 +122,36 @@ class Run:
         )
 
     def _start(self) -> None:
-        recorded = check_layout(self.home, self.application.name, self._layout(1))
+        if self.options.reset:
+            start_fresh(self.home, self._say)
+        mend(self.home, map(Path, self._logs().values()) if self.options.skip_damaged else (), self._warn)
+        name = self.application.name
+        found = found_in(self.home, self.application, self._logs(), self._say)
+        java = java_home(self.home.path, self._warn)
+        self._folder = self._cleanup.enter_context(run_folder())
         self._start_ingress()
-        self._say(f"  state in    {self.home.path}" + (" (going on where it stopped)" if recorded else ""))
-        session = self._cleanup.enter_context(spark_session(self.application.name, self.home, self.options.spark))
-        layout = recorded or self._new_layout(session)
+        self._say(f"  state in    {self.home.path}" + (" (going on where it stopped)" if found else ""))
+        session = self._cleanup.enter_context(spark_session(name, self.home, self.options.spark, java, self._folder))
+        layout = found.layout if found else self._new_layout(session)
+        if found and found.change:
+            self._say(f"  changed     {found.change}")
+        if not found or found.change:
+            self.home.record_layout(name, layout)
         self._tell_kept(layout)
         session.conf.set("spark.sql.shuffle.partitions", layout.partitions)
-        plan = Plan(self.application, layout, *own_serializers(self._module), run_id=self._token)
+        plan = Plan(self.application, layout, *own_serializers(self._module), run_id=self._token, logs=self._logs())
         if not self.options.spark.local and (bundle := bundle_modules(self.home.path / "modules.zip")):
             session.sparkContext.addPyFile(str(bundle))
         if not self.home.checkpoint.exists():
             self.home.ledger.unlink(missing_ok=True)  # It counts the batches of a checkpoint that is gone.
-        self._egress = Egress(plan, self.home, self._stopping, self._warn)
+        self._egress = Egress(
+            plan,
+            self.home,
+            self._stopping,
+            self._warn,
+            effectively_once=self.options.effectively_once,
+            on_error=self.options.on_error,
+        )
         self._cleanup.callback(self._egress.close)
         self._egress.connect()
         self._start_query(session, plan)
@@ -128,25 +165,14 @@ class Run:
                 f"  kept        {layout.partitions} partitions, {layout.buckets} buckets: the state was made with them"
             )
 
-    def _layout(self, partitions: int) -> Layout:
-        levels = state_levels(self.application.pipelines)
-        return Layout(
-            levels=tuple(tuple(state.name for state in level) for level in levels),
-            singles=frozenset(state.name for level in levels for state in level if not state.partitioned),
-            partitions=partitions,
-            buckets=self.options.buckets or partitions * _BUCKETS_PER_PARTITION,
-        )
-
     def _new_layout(self, session: SparkSession) -> Layout:
-        layout = self._layout(self.options.workers or _offered_parallelism(session, self.options.spark))
-        self.home.record_layout(self.application.name, layout)
-        return layout
+        partitions = self.options.workers or _offered_parallelism(session, self.options.spark)
+        buckets = self.options.buckets or partitions * _BUCKETS_PER_PARTITION
+        return new_layout(self.application.pipelines, partitions, buckets)
 
     def _start_ingress(self) -> None:
-        folder = tempfile.mkdtemp(prefix="wallaroo-")  # Paths of sockets must be short; the home's may be long.
-        self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
-        endpoints = [self._endpoint(pipeline) for pipeline in self.application.pipelines]
-        config = IngressConfig(endpoints, control_path=f"{folder}/ingress", token=self._token)
+        endpoints = [*map(self._endpoint, self.application.pipelines), self._replays()]
+        config = IngressConfig(endpoints, f"{self._folder}/ingress", self._token, limits=self.options.limits)
         ingress = IngressProcess(config, self._warn)
         addresses = ingress.start()
         self._cleanup.callback(ingress.stop)
@@ -163,6 +189,16 @@ class Run:
         assert isinstance(source, TCPSourceConfig)
         return SourceEndpoint(pipeline.name, *source.address, source.decoder, log)
 
+    def _replays(self) -> SourceEndpoint:
+        """Return the source of dead letters that are replayed; nobody connects to it."""
+        log = str(self.home.log_of(REPLAYS))
+        return SourceEndpoint(REPLAYS, "", 0, PickleDecoder, log, queue=str(self.home.replays))
+
+    def _logs(self) -> dict[str, str]:
+        """Return the folder of each source's log."""
+        names = [*(pipeline.name for pipeline in self.application.pipelines), REPLAYS]
+        return {name: str(self.home.log_of(name)) for name in names}
+
     def _start_query(self, session: SparkSession, plan: Plan) -> None:
         from wallaroo.engine.query import start_query  # noqa: PLC0415 - imports Spark
         from wallaroo.engine.source import SourceSettings  # noqa: PLC0415
@@ -170,7 +206,7 @@ class Run:
         ref = PlanRef.write(plan, self.home.path / "plan.pickle")
         settings = self.home.path / "source.json"
         SourceSettings(
-            logs={p.name: str(self.home.log_of(p.name)) for p in self.application.pipelines},
+            logs=plan.logs,
             control_path=self._control_path,
             token=self._token,
             plan=ref.path,
@@ -180,29 +216,53 @@ class Run:
             batch_bytes=self.options.batch_bytes,
         ).write(settings)
         levels = len(plan.layout.levels)
-        self._query = start_query(session, ref, levels, settings, self._egress, self.home.checkpoint)
-        self._cleanup.callback(_quietly, self._query.stop)
+        self._batch_left_over = read_progress(self.home.checkpoint).batch_under_way
+        self._launch = partial(start_query, session, ref, levels, settings, self._egress, self.home.checkpoint)
+        self._query = self._launch()
+        self._cleanup.callback(_quietly, self._stop_query)
         # Comes before that: a sink that waits for its receiver would keep the query from stopping.
         self._cleanup.callback(self._stopping.set)
 
+    def _stop_query(self) -> None:
+        self._query.stop()
+
+    def _folders_written(self) -> list[Path]:
+        """Return the folders, besides the home, on whose disks Spark depends."""
+        chosen = self.options.spark.conf.get("spark.local.dir", "")
+        return [Path(tempfile.gettempdir()), *(Path(folder) for folder in chosen.split(",") if folder)]
+
+    def _keeps_going(self) -> bool:
+        """Tell whether the query runs; start it again where it has ended with a failure that passes."""
+        if self._query.isActive:
+            self._comeback.progress(self._egress.batches)
+            self._egress.sum_up()
+            return True
+        if isinstance(self._egress.failure, ErrorPolicyError):
+            raise self._egress.failure
+        failure: Exception | None = self._query.exception()
+        if failure is None or isinstance(self._egress.failure, StoppedError):
+            return False
+        while self._comeback.wait(str(failure), self._egress.batches):
+            try:
+                self._query = self._launch()
+            except Exception as error:  # noqa: BLE001 - Spark's own, of many classes; it is looked at above
+                failure = error
+            else:
+                # A batch without messages shows that all is well again, also where no message comes.
+                self._client.nudge()
+                return True
+        return False
+
     def _warm_up(self) -> None:
         """Run some batches without messages: the first ones load classes, start workers and import the application."""
-        if self._batch_left_over():
+        if self._batch_left_over:
             self._say("  finishing   the batch that the last run had under way; its receivers have to be there")
         for _ in range(_WARM_UP_BATCHES):
             before = self._egress.batches
             self._client.nudge()
             while self._egress.batches == before:
-                self._raise_failure()
+                self._keeps_going()
                 time.sleep(0.01)
-
-    def _batch_left_over(self) -> bool:
-        """Tell whether the last run had planned a batch that it did not finish."""
-        planned, finished = (
-            max((int(path.name) for path in (self.home.checkpoint / kind).glob("[0-9]*")), default=-1)
-            for kind in ("offsets", "commits")
-        )
-        return planned > finished
 
     def _finish_batch(self, stop: Stop) -> None:
         """Take nothing new, and let the batch in flight come to its end."""
@@ -218,9 +278,15 @@ class Run:
     def _raise_failure(self) -> None:
         if self._query.isActive or isinstance(self._egress.failure, StoppedError):
             return
+        if isinstance(self._egress.failure, ErrorPolicyError):
+            raise self._egress.failure
         error = self._query.exception()
-        if error is not None:
-            raise cannot_go_on(cause(str(error)), self.home)
+        if error is None:
+            return
+        reason = cause(str(error))
+        if not self._comeback.passes(str(error)):
+            raise cannot_go_on(reason, self.home)
+        self._warn(f"The batch under way is left to the next run: {reason}")
 
 
 def _offered_parallelism(session: SparkSession, options: SparkOptions) -> int:

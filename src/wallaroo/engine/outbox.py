@@ -5,28 +5,31 @@ Steps push into an outbox message by message; the task takes its content as chun
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import io
 import sys
-import time
-import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Any
 
 from wallaroo.engine.buckets import stable_hash
-from wallaroo.engine.chunks import DEAD_LETTERS, PRINTED, Chunk, dump_records
+from wallaroo.engine.chunks import DEAD_LETTERS, PLAIN, PRINTED, Chunk, dump_records
+from wallaroo.engine.letters import Letter, Place, make_letter, safe_repr, shorten
 from wallaroo.engine.plan import Plan, SinkRoute, StepRoute
 from wallaroo.engine.printing import CaughtStream
-from wallaroo.errors import users_traceback
 
 _PRINTED_AT_MOST = 64 * 1024
 _KNOWN_BUCKETS_AT_MOST = 1_000_000
 
 Origin = Callable[[], dict[str, Any]]
+OriginOfPacked = Callable[[int, int, Any, int], dict[str, Any]]
+"""Says where a message for a state came from, by its route, part, key and place among the messages of the key."""
 
+
+AT_HAND: Any = object()
+"""Stands for the key of the message at hand, where such messages have one."""
 
 USER_ERRORS = (Exception, SystemExit)
 """What user code may raise without ending the worker: a program that was a script once may still call `sys.exit`."""
@@ -49,7 +52,7 @@ class Outbox:
         self._sinks: dict[int, list[bytes]] = {}
         self._keyed: dict[int, defaultdict[Any, list[Any]]] = {}
         self._buckets: dict[int, dict[Any, int]] = {}
-        self._dead: list[dict[str, Any]] = []
+        self._dead: list[Letter] = []
         self._travelled: set[type] = set()
         """Classes of messages that have been seen to survive the way to another worker."""
         self._part = 0
@@ -58,6 +61,8 @@ class Outbox:
         """The key of the message at hand, for states that take the key that a message already has."""
         self.origin: Origin = dict
         """Says where the message at hand came from; set by whoever feeds the steps."""
+        self.origin_of_packed: OriginOfPacked = _unknown
+        """The same for a message that fails when it is packed; set by whoever takes the content."""
 
     def sink(self, route: SinkRoute) -> list[bytes]:
         """Return the list that takes the encoded messages for a sink."""
@@ -86,11 +91,12 @@ class Outbox:
 
     @contextlib.contextmanager
     def _capturing(self) -> Iterator[None]:
+        outer = CaughtStream.buffer_of_task
         CaughtStream.buffer_of_task = self.printed
         try:
             yield
         finally:
-            CaughtStream.buffer_of_task = None
+            CaughtStream.buffer_of_task = outer
 
     @property
     def messages(self) -> int:
@@ -98,31 +104,18 @@ class Outbox:
         keyed = sum(len(some) for groups in self._keyed.values() for some in groups.values())
         return keyed + sum(map(len, self._sinks.values()))
 
-    def fail(self, pipeline: str, step: str, message: Any, error: BaseException, key: Any = None) -> None:
+    def fail(
+        self, place: Place, message: Any, error: BaseException, key: Any = AT_HAND, *, encoding: str | None = None
+    ) -> None:
         """Record a message that user code could not handle; it becomes a dead letter, and work goes on."""
-        payload, encoding = self._bytes_of(message)
-        self._dead.append(
-            {
-                "time": time.time(),
-                "pipeline": pipeline,
-                "step": step,
-                "key": None if key is None else _shorten(_safe_repr(key)),
-                **self.origin(),
-                "message": _shorten(_safe_repr(message)),
-                "payload": base64.b64encode(payload).decode(),
-                "encoding": encoding,
-                "error": "".join(traceback.format_exception_only(error)).strip(),
-                "traceback": users_traceback(error),
-            }
-        )
+        if key is AT_HAND:
+            key = self.key if place.keyed else None
+        serializer, origin = self._serializer, self.origin()
+        self.keep(make_letter(place, message, error, key=key, origin=origin, serializer=serializer, encoding=encoding))
 
-    def _bytes_of(self, message: Any) -> tuple[bytes, str]:
-        if isinstance(message, bytes):
-            return message, "bytes"
-        try:
-            return self._serializer.dump(message), "pickle" if self._plan.serialize is None else "serialize"
-        except Exception:  # noqa: BLE001 - user code; the message is then kept in words
-            return _safe_repr(message).encode(), "repr"
+    def keep(self, letter: Letter) -> None:
+        """Take a dead letter as it is."""
+        self._dead.append(letter)
 
     def take(self, seq: int, carrier: int) -> Iterator[Chunk]:
         """Yield everything collected as chunks, and start again. `carrier` takes what has no bucket to go to."""
@@ -156,19 +149,19 @@ class Outbox:
             known.clear()
         by_bucket: defaultdict[int, dict[Any, list[Any]]] = defaultdict(dict)
         if allowed is not None:
-            _letters_by_number(groups, allowed)
+            letters_by_number(groups, allowed)
         for key, messages in groups.items():
             bucket = known.get(key)
             if bucket is None:
                 try:
                     bucket = known[key] = self._bucket_of(route, key)
                 except Exception as error:  # noqa: BLE001 - a key of the user's, or its hash
-                    for message in messages:
-                        self.fail(route.pipeline.name, route.step.name, message, error, key)
+                    for index, message in enumerate(messages):
+                        self._fail_packed(route, part, key, index, message, error)
                     continue
             by_bucket[bucket][key] = messages
         for bucket, of_bucket in by_bucket.items():
-            body, count = self._pack(route, of_bucket)
+            body, count = self._pack(route, of_bucket, part)
             if count:
                 yield Chunk(route.number, bucket, seq, part, count, body)
 
@@ -178,53 +171,60 @@ class Outbox:
         if route.step.partition is not None:
             if state.keys is not None and key not in state.keys:
                 raise UnknownKeyError(
-                    f"the partition function returned the key {_shorten(_safe_repr(key))}, which is not among the "
+                    f"the partition function returned the key {shorten(safe_repr(key))}, which is not among the "
                     f"{len(state.keys)} partition keys of state {state.name!r}"
                 )
             if state.u64 and not (isinstance(key, int) and 0 <= key < 1 << 64):
                 raise UnknownKeyError(
-                    f"the partition function returned the key {_shorten(_safe_repr(key))}; "
+                    f"the partition function returned the key {shorten(safe_repr(key))}; "
                     "to_state_partition_u64 takes whole numbers from 0 to 2**64 - 1"
                 )
         buckets = route.layout.groups
         return buckets[stable_hash(key) % len(buckets)] if len(buckets) > 1 else buckets[0]
 
-    def _pack(self, route: StepRoute, messages: dict[Any, list[Any]]) -> tuple[bytes, int]:
+    def _pack(self, route: StepRoute, messages: dict[Any, list[Any]], part: int) -> tuple[bytes, int]:
         """Return messages as bytes with their number; those that cannot travel become dead letters."""
         try:
-            if set(map(type, chain.from_iterable(messages.values()))) <= self._travelled:
-                return self._serializer.dump_messages(messages), sum(map(len, messages.values()))
+            types = set(map(type, chain.from_iterable(messages.values())))
+            if types <= self._travelled:
+                plain = types <= PLAIN and set(map(type, messages)) <= PLAIN
+                return self._serializer.dump_messages(messages, plain=plain), sum(map(len, messages.values()))
         except Exception:  # noqa: BLE001, S110 - the culprits are found one by one, below
             pass
         good: dict[Any, list[Any]] = {}
         for key, some in messages.items():
-            for message in some:
+            for index, message in enumerate(some):
                 try:
-                    # A class may well be pickled and fail to come back, which the other side could not undo.
-                    self._serializer.load_messages(self._serializer.dump_messages({key: [message]}))
+                    self.try_travel(key, message)
                 except USER_ERRORS as cause:
                     self._travelled.discard(type(message))
                     error = NotPicklableError(f"the message cannot be sent to the worker of its key: {cause}")
-                    self.fail(route.pipeline.name, route.step.name, message, error, key)
+                    self._fail_packed(route, part, key, index, message, error)
                 else:
                     self._travelled.add(type(message))
                     good.setdefault(key, []).append(message)
         return self._serializer.dump_messages(good), sum(map(len, good.values()))
 
+    def try_travel(self, key: Any, message: Any) -> None:
+        """Raise what keeps a message from reaching another worker.
 
-def _letters_by_number(groups: dict[Any, list[Any]], allowed: frozenset[Any]) -> None:
+        A class may well be pickled and fail to come back, which the other side could not undo.
+        """
+        self._serializer.load_messages(self._serializer.dump_messages({key: [message]}))
+
+    def _fail_packed(  # noqa: PLR0913, PLR0917 - which message it is
+        self, route: StepRoute, part: int, key: Any, index: int, message: Any, error: BaseException
+    ) -> None:
+        self.origin = partial(self.origin_of_packed, route.number, part, key, index)
+        self.fail(Place.of_step(route.pipeline, route.index), message, error, key)
+
+
+def letters_by_number(groups: dict[Any, list[Any]], allowed: frozenset[Any]) -> None:
     """Put messages whose key is the number of a listed letter to that letter, as some releases of the original did."""
     for key in [key for key in groups if type(key) is int and key not in allowed and 0 <= key <= sys.maxunicode]:
         if chr(key) in allowed:
             groups.setdefault(chr(key), []).extend(groups.pop(key))
 
 
-def _safe_repr(message: Any) -> str:
-    try:
-        return repr(message)
-    except Exception:  # noqa: BLE001 - user code
-        return object.__repr__(message)
-
-
-def _shorten(text: str, most: int = 500) -> str:
-    return text if len(text) <= most else text[:most] + "…"
+def _unknown(_route: int, _part: int, _key: Any, _index: int) -> dict[str, Any]:
+    return {}

@@ -25,12 +25,14 @@ class Layout:
     """How an application is cut up. Recorded with the state, and kept as long as the state lives.
 
     `levels` names the states in the order in which messages can meet them; `singles` are those with one object only.
+    `unused` are states that the application had once, and whose places are kept for them.
     """
 
     levels: tuple[tuple[str, ...], ...]
     singles: frozenset[str]
     partitions: int
     buckets: int
+    unused: frozenset[str] = frozenset()
 
     @cached_property
     def states(self) -> dict[str, StateLayout]:
@@ -79,6 +81,8 @@ class Plan:
     serialize: Callable[[Any], bytes] | None = None
     deserialize: Callable[[bytes], Any] | None = None
     run_id: str = ""
+    logs: dict[str, str] = field(default_factory=dict)
+    """The folder of each source's log, for workers that have to look up where a message came from."""
     routes: list[StepRoute | SinkRoute] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -9,22 +9,28 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from wallaroo.engine.callbacks import guard_callbacks
 from wallaroo.engine.class_archive import ClassArchive
+from wallaroo.engine.failures import cause, last_words
 from wallaroo.engine.home import Home
-from wallaroo.engine.java import java_home
 from wallaroo.engine.local_files import quicken_local_files
-from wallaroo.errors import WallarooError
+from wallaroo.engine.plain_words import known_words, without_java
+from wallaroo.engine.spark_home import spark_home
+from wallaroo.errors import SparkStartError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+DRIVER_MEMORY = "1g"
 _ATTEMPTS = 4
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 
@@ -48,6 +54,8 @@ _SETTINGS = {
         f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # The files of the checkpoint hold users' states and belong to their owner alone.
+    "spark.hadoop.fs.permissions.umask-mode": "077",
     # The source itself waits for data, so asking it again costs nothing.
     "spark.sql.streaming.pollingDelay": "1ms",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
@@ -113,13 +121,23 @@ class SparkOptions:
 
 
 @contextmanager
-def spark_session(name: str, home: Home, options: SparkOptions) -> Iterator[SparkSession]:
-    """Run Spark for an application, for the time of a `with` block."""
-    from pyspark import __version__  # noqa: PLC0415 - heavy: only a run needs it
+def spark_session(name: str, home: Home, options: SparkOptions, java: str, temporary: Path) -> Iterator[SparkSession]:
+    """Run Spark for an application, on the Java in `java`, for the time of a `with` block.
 
-    os.environ["JAVA_HOME"] = java_home(home.path)
-    archive = ClassArchive(os.environ["JAVA_HOME"], __version__)
-    session = _start(_all_settings(name, home, options, archive.java_options()), home)
+    `temporary` is a folder for sockets and other things that are not needed afterwards.
+    """
+    import pyspark  # noqa: PLC0415 - heavy: only a run needs it
+
+    os.environ["JAVA_HOME"] = java
+    installed = Path(pyspark.__file__).parent
+    # Who has set SPARK_HOME has a Spark of their own; the machines of a cluster have theirs.
+    spark = os.environ.setdefault("SPARK_HOME", str(spark_home(installed) if options.local else installed))
+    archive = ClassArchive(java, spark, pyspark.__version__)
+    java_options = f"-Djava.io.tmpdir={temporary} {archive.java_options()}"
+    settings = _all_settings(name, home, options, java_options)
+    if options.local:
+        settings.setdefault("spark.python.unix.domain.socket.dir", str(temporary))
+    session = _start(settings, home)
     try:
         if options.local:
             quicken_local_files(session)
@@ -144,12 +162,13 @@ def _start(settings: dict[str, str], home: Home) -> SparkSession:
         gateway = launch_gateway(  # type: ignore[no-untyped-call]
             conf, popen_kwargs={"stdout": chatter, "stderr": chatter, "pass_fds": [home.lock]}
         )
+        guard_callbacks(gateway)
         context = SparkContext(conf=conf, gateway=gateway)
         # It would print a traceback when the JVM goes away; that is noticed, and told, elsewhere.
         context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign] # noqa: SLF001
     except Exception as error:
-        raise WallarooError(
-            f"Spark could not be started: {_said(home) or _first_line(error)}\n"
+        raise SparkStartError(
+            f"Spark could not be started: {_why(home, error).rstrip('.')}.\n"
             f"All that it said is in {home.spark_log.parent}."
         ) from error
     finally:
@@ -164,7 +183,7 @@ def _stop(session: SparkSession) -> None:
     gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - the only way to its process
     process = gateway.proc
     # What fails here fails because the JVM is gone already.
-    with suppress(Exception):
+    with suppress(Exception), warnings.catch_warnings(action="ignore"):
         session.stop()
     with suppress(Exception):
         gateway.shutdown()
@@ -186,12 +205,18 @@ def _all_settings(name: str, home: Home, options: SparkOptions, java_options: st
         "spark.master": options.patient_master,
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} {java_options}",
+        "spark.driver.memory": DRIVER_MEMORY,
+        # A JVM that has run out of memory may go on without some of its threads, and wait for them for ever.
+        "spark.driver.extraJavaOptions": (
+            f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+ExitOnOutOfMemoryError {java_options}"
+        ),
         "spark.executorEnv.PYTHONHASHSEED": "0",
     }
     if options.local or _is_loopback(options.master):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if options.local:
+        # Spark's ports are for itself: it makes up a secret that nobody else knows.
+        settings["spark.authenticate"] = "true"
     if path := os.environ.get("PYTHONPATH"):
         settings["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))
     if extra := options.conf.get("spark.driver.extraJavaOptions"):
@@ -205,15 +230,26 @@ def _is_loopback(master: str) -> bool:
 
 def _chatter_file(home: Home) -> int:
     """Open the file for what the JVM and the workers write past the logger, started anew at each run."""
-    path = home.spark_log.parent / "spark.out"
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    return os.open(home.spark_chatter, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
 
 
-def _said(home: Home) -> str:
-    """Return the line with which Spark's JVM explained why it did not start, if it did."""
-    said = (home.spark_log.parent / "spark.out").read_text(errors="replace").splitlines()
-    telling = [line.strip() for line in said if re.search(r"Exception|Error|Could not|Invalid", line)]
-    return telling[0].removeprefix('Exception in thread "main" ') if telling else ""
+def _why(home: Home, error: Exception) -> str:
+    """Return in words why Spark did not start: what its JVM said, or what came back from it."""
+    from py4j.protocol import Py4JNetworkError  # noqa: PLC0415
+
+    said = home.spark_chatter.read_text(errors="replace")
+    if words := known_words(said):
+        return words
+    if isinstance(error, Py4JNetworkError):
+        return last_words(home)
+    if "JAVA_GATEWAY_EXITED" not in str(error):
+        return cause(str(error))
+    # Where there is no answer, the script that had asked for the JVM's command line stumbles over that, too.
+    lines = [line.strip() for line in said.splitlines() if line.strip() and "/bin/spark-class: line" not in line]
+    telling = [line for line in lines if re.search(r"Exception|Error|Could not|Invalid", line)]
+    if not lines:
+        return "its process ended without a word. Perhaps the machine has too little memory"
+    return without_java((telling or lines)[0].removeprefix('Exception in thread "main" ').removeprefix("Error: "))
 
 
 def _log_bridge_to_file(home: Home) -> None:
@@ -221,11 +257,9 @@ def _log_bridge_to_file(home: Home) -> None:
     from py4j import java_gateway  # noqa: PLC0415
 
     log = logging.getLogger("py4j")
-    log.handlers = [RotatingFileHandler(home.spark_log.parent / "driver.log", maxBytes=1 << 20, backupCount=1)]
+    handler = RotatingFileHandler(home.spark_log.parent / "driver.log", maxBytes=1 << 20, backupCount=1)
+    handler.handleError = lambda record: None  # type: ignore[method-assign] # noqa: ARG005 - else a traceback
+    log.handlers = [handler]
     log.propagate = False
     # Some of its lines go past its own logger to that of the whole program, which is the user's.
     java_gateway.logging = log
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]

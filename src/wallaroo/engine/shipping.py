@@ -44,10 +44,20 @@ def pack(obj: Any) -> bytes:
 def unpack(parcel: bytes) -> Any:
     """Return the object in a parcel, after making its modules importable here."""
     header, _, body = parcel.partition(b"\n")
+    _make_importable(header)
+    return pickle.loads(body)
+
+
+def _make_importable(header: bytes) -> None:
     for entry in json.loads(header)["path"]:
         if entry not in sys.path:
             sys.path.append(entry)
-    return pickle.loads(body)
+
+
+def make_importable(parcel: Path) -> None:
+    """Make the modules importable here that were importable where the parcel was made."""
+    with parcel.open("rb") as file:
+        _make_importable(file.readline())
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,7 @@ class _Reader(DataSourceStreamReader):
     def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings
         self._advanced = False
+        self._committed: dict[str, int] = {}
 
     @cached_property
     def _ingress(self) -> IngressClient:
@@ -104,7 +105,7 @@ class _Reader(DataSourceStreamReader):
         return {source: LogReader(Path(folder)) for source, folder in self._settings.logs.items()}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_settings": self._settings, "_advanced": False}
+        return {"_settings": self._settings, "_advanced": False, "_committed": {}}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where a new application starts."""
@@ -113,6 +114,9 @@ class _Reader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
         """Return how far the next batch goes; waits a while for something to come."""
         known = {source: start["sources"].get(source, 0) for source in self._logs}
+        # Spark asks when the batch before is done, and tells so only with the next one. A log that is full waits for
+        # room before there can be a next one.
+        self.commit(start)
         if not self._advanced:
             # After a power failure a log may end before what was already processed: numbers are not given twice.
             self._ingress.advance(known)
@@ -171,4 +175,6 @@ class _Reader(DataSourceStreamReader):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Let go of what has been processed."""
-        self._ingress.commit(end["sources"])
+        if end["sources"] != self._committed:
+            self._ingress.commit(end["sources"])
+            self._committed = end["sources"]

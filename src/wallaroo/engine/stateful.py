@@ -9,14 +9,16 @@ error is cheap to undo.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from operator import length_hint
-from typing import Any
+from typing import Any, Protocol
 
+from wallaroo.engine.letters import Place
 from wallaroo.engine.outbox import USER_ERRORS, NotPicklableError, Outbox
-from wallaroo.engine.plan import StepRoute
+from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.state import Bucket, BucketStore, StateLog
-from wallaroo.engine.steps import Push, ReturnShapeError, checked_list, checked_pair
+from wallaroo.engine.steps import ReturnShapeError, checked_list, checked_pair, line_from, state_loop
 from wallaroo.topology.model import StateComputation
 
 Compute = Callable[[Any, Any], Any]
@@ -25,26 +27,24 @@ Compute = Callable[[Any, Any], Any]
 class StateStep:
     """A state computation with the way its outputs take from there; made once in a worker process."""
 
-    def __init__(self, route: StepRoute, onward: Push, outbox: Outbox) -> None:
+    def __init__(self, plan: Plan, route: StepRoute, outbox: Outbox) -> None:
         self.step: StateComputation = route.step
-        self.pipeline = route.pipeline.name
+        self.place = Place.of_step(route.pipeline, route.index)
         self.compute: Compute = route.step.bind()
         self.make = route.step.state.make()
-        self.onward = _each(onward) if route.step.multi else onward
+        self.run = state_loop(plan, outbox, route)
+        self.onward = line_from(plan, outbox, route.pipeline, route.index + 1)
         self.outbox = outbox
 
-    def fail(self, message: Any, error: BaseException, key: Any) -> None:
-        """Hand a message that could not be computed to the outbox."""
-        self.outbox.fail(self.pipeline, self.step.name, message, error, key)
 
+class Arrived(Protocol):
+    """A chunk as it arrived: asked only when one of its messages fails."""
 
-def _each(onward: Push) -> Push:
-    def push(results: Any) -> None:
-        for result in results if type(results) is list else checked_list(results):
-            if result is not None:
-                onward(result)
+    def message(self, key: Any, index: int) -> Any:
+        """Return a message as it was before any user code had it."""
 
-    return push
+    def origin(self, key: Any, index: int) -> dict[str, Any]:
+        """Say where a message came from."""
 
 
 class BucketRun:
@@ -56,93 +56,79 @@ class BucketRun:
         self._store = store
         self._saved: set[Any] = set()
         self._touched: set[Any] = set()
-        self._done: list[tuple[StateStep, dict[Any, list[Any]]]] = []
-        """The messages of this batch that succeeded so far: from them a key's state can be made again."""
+        self._done: list[_Work] = []
+        """The chunks of this batch so far: from what succeeded of them a key's state can be made again."""
         self._guards: dict[Any, _Guard] = {}
         self._committed: dict[Any, Any] | None = None
 
-    def run(self, step: StateStep, messages: dict[Any, list[Any]]) -> None:
+    def run(self, step: StateStep, messages: dict[Any, list[Any]], arrived: Arrived | None = None) -> None:
         """Run the messages of a chunk, key by key, each in order."""
+        work = _Work(step, messages, arrived or _AsItIs(messages))
         objects = self.bucket.objects
-        compute = step.compute
-        onward = step.onward
-        succeeded: dict[Any, list[Any]] = {}
+        run = step.run
         outbox = step.outbox
+        outbox.origin = work.origin_at_hand
         for key, of_key in messages.items():
-            outbox.key = key
+            outbox.key = work.key = key
             if key in self._guards:
-                succeeded[key] = self._run_guarded(step, key, of_key)
+                self._run_guarded(work, key, 0)
                 continue
             state = objects.get(key)
-            if state is None and (state := self._fresh(step, key, of_key)) is None:
+            if state is None and (state := self._fresh(work, key)) is None:
                 continue
-            save_any = False
-            remaining = iter(of_key)
-            try:
-                for message in remaining:
-                    result = compute(message, state)
-                    # Text of two characters could be unpacked as well.
-                    output, save = result if type(result) is tuple else checked_pair(result)
-                    if output is not None:
-                        onward(output)
-                    if save:
-                        save_any = True
-            except USER_ERRORS as error:
-                position = len(of_key) - length_hint(remaining) - 1
-                succeeded[key] = self._recover(step, key, of_key, position, error)
+            remaining = work.remaining = iter(of_key)
+            save_any, error = run(remaining, state)
+            if error is not None:
+                self._recover(work, key, len(of_key) - length_hint(remaining) - 1, error)
             if save_any:
                 self._saved.add(key)
-        made = {key: succeeded.get(key, of_key) for key, of_key in messages.items() if key in objects}
-        self._touched.update(made)
-        self._done.append((step, made))
+        self._touched.update(key for key in messages if key in objects)
+        self._done.append(work)
 
-    def _fresh(self, step: StateStep, key: Any, messages: list[Any]) -> Any:
+    def _fresh(self, work: _Work, key: Any) -> Any:
         """Return a new state object for `key`, None if making it failed (then the messages have failed)."""
+        step = work.step
         try:
             state = step.make()
             if state is None:
                 raise ValueError(f"making a state for {step.step.state.name!r} gave None")
         except USER_ERRORS as error:
-            for message in messages:
-                step.fail(message, error, key)
+            for index in range(len(work.messages[key])):
+                work.fail(key, index, error)
             return None
         self.bucket.objects[key] = state
         return state
 
-    def _recover(
-        self, step: StateStep, key: Any, messages: list[Any], position: int, error: BaseException
-    ) -> list[Any]:
-        """Undo what the failing message did and go on after it under guard; return the messages that succeeded."""
+    def _recover(self, work: _Work, key: Any, index: int, error: BaseException) -> None:
+        """Undo what the failing message did and go on after it under guard."""
         if self._committed is None:
             self._committed = self._log.committed(self._store)
         guard = self._guards[key] = _Guard(self._log, self._committed.pop(key, None))
-        for earlier, chunk in self._done:
-            guard.succeeded.extend((earlier, message) for message in chunk.get(key, ()))
-        guard.succeeded.extend((step, message) for message in messages[:position])
-        step.fail(messages[position], _shaped(error, step), key)
-        self.bucket.objects[key] = guard.restore(step)
-        return messages[:position] + self._run_guarded(step, key, messages[position + 1 :])
+        for earlier in self._done:
+            guard.succeeded.extend((earlier.step, earlier.arrived.message(key, at)) for at in earlier.succeeded(key))
+        guard.succeeded.extend((work.step, work.arrived.message(key, at)) for at in range(index))
+        work.fail(key, index, _shaped(error, work.step))
+        self.bucket.objects[key] = guard.restore(work.step)
+        self._run_guarded(work, key, index + 1)
 
-    def _run_guarded(self, step: StateStep, key: Any, messages: list[Any]) -> list[Any]:
+    def _run_guarded(self, work: _Work, key: Any, start: int) -> None:
+        """Run the messages of a key from the `start`-th on."""
         guard = self._guards[key]
         objects = self.bucket.objects
-        succeeded = []
-        for message in messages:
+        step = work.step
+        remaining = work.remaining = iter(work.messages[key][start:])
+        for index, message in enumerate(remaining, start):
             try:
                 output, save = checked_pair(step.compute(message, objects[key]))
-                if step.step.multi:
-                    output = checked_list(output)
+                outputs = checked_list(output) if step.step.multi else [output]
             except USER_ERRORS as error:
-                step.fail(message, error, key)
+                work.fail(key, index, error)
                 objects[key] = guard.restore(step)
                 continue
-            guard.succeeded.append((step, message))
-            succeeded.append(message)
+            guard.succeeded.append((step, work.arrived.message(key, index)))
             if save:
                 self._saved.add(key)
-            if output is not None:
-                step.onward(output)
-        return succeeded
+            step.onward(each for each in outputs if each is not None)
 
     def save(self) -> None:
         """Make what was computed durable. A state that cannot be serialised fails with the messages that led to it."""
@@ -162,9 +148,9 @@ class BucketRun:
             except Exception as cause:  # noqa: BLE001 - user code
                 error = NotPicklableError(f"the state of {key!r} cannot be saved: {cause}")
                 bad.add(key)
-                for step, chunk in self._done:
-                    for message in chunk.get(key, ()):
-                        step.fail(message, error, key)
+                for work in self._done:
+                    for index in work.succeeded(key):
+                        work.fail(key, index, error)
                 self.bucket.unsaved.discard(key)
                 self.bucket.objects.pop(key)
                 if key in before.objects:
@@ -172,6 +158,51 @@ class BucketRun:
                 if key in before.unsaved:
                     self.bucket.unsaved.add(key)
         return bad
+
+
+class _Work:
+    """A chunk on its way through a step, with what became of its messages."""
+
+    def __init__(self, step: StateStep, messages: dict[Any, list[Any]], arrived: Arrived) -> None:
+        self.step = step
+        self.messages = messages
+        self.arrived = arrived
+        self.key: Any = None
+        """The key at hand; its messages may have got another one on their way from here."""
+        self.remaining: Iterator[Any] = iter(())
+        """The messages of that key that have not had their turn."""
+        self._failed: dict[Any, set[int]] = {}
+
+    def succeeded(self, key: Any) -> list[int]:
+        """Return which messages of a key have not failed."""
+        failed = self._failed.get(key, ())
+        return [index for index in range(len(self.messages.get(key, ()))) if index not in failed]
+
+    def fail(self, key: Any, index: int, error: BaseException) -> None:
+        """Make a message of this chunk a dead letter."""
+        self._failed.setdefault(key, set()).add(index)
+        outbox = self.step.outbox
+        outbox.origin = partial(self.arrived.origin, key, index)
+        outbox.fail(self.step.place, self.arrived.message(key, index), error, key)
+        outbox.origin = self.origin_at_hand
+
+    def origin_at_hand(self) -> dict[str, Any]:
+        """Say where the message came from whose output is on its way."""
+        index = len(self.messages[self.key]) - length_hint(self.remaining) - 1
+        return self.arrived.origin(self.key, index)
+
+
+class _AsItIs:
+    """A chunk of which nothing is known but its messages."""
+
+    def __init__(self, messages: dict[Any, list[Any]]) -> None:
+        self._messages = messages
+
+    def message(self, key: Any, index: int) -> Any:
+        return self._messages[key][index]
+
+    def origin(self, _key: Any, _index: int) -> dict[str, Any]:
+        return {}
 
 
 class _Guard:

@@ -7,21 +7,26 @@ import gc
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 from wallaroo.engine.buckets import spark_hash
 from wallaroo.engine.chunks import NUDGE, Chunk
+from wallaroo.engine.first_stage import FirstStage, PipelineLine, SourceLine
+from wallaroo.engine.letters import PACKED
+from wallaroo.engine.origins import ArrivedChunk, Retracing
 from wallaroo.engine.outbox import USER_ERRORS, NotPicklableError, Outbox
 from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.printing import catch_streams
+from wallaroo.engine.replaying import SEQUENCE, ReplayLine
 from wallaroo.engine.shipping import PlanRef
 from wallaroo.engine.state import Bucket, BucketStore, StateLog
 from wallaroo.engine.stateful import BucketRun, StateStep
-from wallaroo.engine.steps import Push, line_from, source_line
 from wallaroo.errors import WallarooError
+from wallaroo.ingress.log_reader import LogReader
+from wallaroo.topology.model import REPLAYS
 
-_MESSAGES_IN_A_CHUNK = 250_000
 _FORGET_AFTER_SECONDS = 300.0
 
 
@@ -31,43 +36,68 @@ class Worker:
     def __init__(self, plan: Plan, outbox: Outbox | None = None) -> None:
         self.plan = plan
         self._outbox = outbox or Outbox(plan)
-        self._sources: dict[str, Push] = {}
+        self._sources: dict[str, SourceLine] = {}
+        self._retracings: dict[tuple[str, int], Retracing] = {}
         self._steps: dict[int, StateStep] = {}
         self._log = StateLog(self.plan.serializer, self.plan.run_id)
         self._serializer = self.plan.serializer
         self._live: OrderedDict[tuple[int, str], tuple[float, Bucket]] = OrderedDict()
         self._housekeeping = _Housekeeping()
 
-    def run_source(self, pipeline_name: str, start: int, pieces: Iterable[tuple[int, list[bytes]]]) -> Iterator[Chunk]:
+    def run_source(self, source: str, start: int, pieces: Iterable[tuple[int, list[bytes]]]) -> Iterator[Chunk]:
         """Run the first stage: payloads of a source, through its decoder and the steps before the first state."""
         outbox = self._outbox
         outbox.clear()
-        push = self._source(pipeline_name)
+        stage = FirstStage(outbox, self._source(source))
+        outbox.origin_of_packed = partial(self._origin_of_packed, source, start)
         carrier = self.plan.layout.carriers[start % self.plan.layout.partitions]
+        seq = SEQUENCE + start if source == REPLAYS else start
         for first, payloads in pieces:
-            remaining = iter(payloads)
-            end = first + len(payloads)
+            stage.run(first, payloads)
+            if stage.is_full:
+                yield from outbox.take(seq, carrier)
+        yield from outbox.take(seq, carrier)
 
-            def origin(end: int = end, remaining: Iterator[bytes] = remaining) -> dict[str, object]:
-                position = end - remaining.__length_hint__() - 1  # type: ignore[attr-defined]
-                return {"source": pipeline_name, "position": position}
-
-            outbox.origin = origin
-            with outbox.capturing():
-                for payload in remaining:
-                    push(payload)
-            # What fails when it is packed could be any message of the piece.
-            outbox.origin = lambda: {"source": pipeline_name}
-            if outbox.messages > _MESSAGES_IN_A_CHUNK:
-                yield from outbox.take(start, carrier)
-        yield from outbox.take(start, carrier)
-
-    def _source(self, pipeline_name: str) -> Push:
-        if pipeline_name not in self._sources:
-            pipeline = next(p for p in self.plan.application.pipelines if p.name == pipeline_name)
+    def _source(self, name: str) -> SourceLine:
+        if name not in self._sources:
             with self._outbox.capturing():
-                self._sources[pipeline_name] = source_line(self.plan, self._outbox, pipeline)
-        return self._sources[pipeline_name]
+                self._sources[name] = self._line(name, self._outbox)
+        return self._sources[name]
+
+    def _line(self, source: str, outbox: Outbox) -> SourceLine:
+        if source == REPLAYS:
+            return ReplayLine(self.plan, outbox)
+        pipeline = next(p for p in self.plan.application.pipelines if p.name == source)
+        return PipelineLine(self.plan, outbox, pipeline)
+
+    def _retracing(self, source: str, start: int) -> Retracing:
+        """Return the first stage once more over a stretch of a log; many errors in a task cost it once."""
+        if (source, start) not in self._retracings:
+            log = LogReader(Path(self.plan.logs[source]))
+            line = partial(self._line, source)
+            self._retracings[source, start] = Retracing(self.plan, line, log, start)
+        return self._retracings[source, start]
+
+    def _origin_of_packed(self, source: str, start: int, *which: Any) -> dict[str, Any]:
+        """Say where a message came from that failed when it was packed."""
+        found = None
+        with contextlib.suppress(*USER_ERRORS):  # The log may be out of reach, or user code not do the same again.
+            found = self._retracing(source, start).origin_of_packed(*which)
+        return found or ({} if source == REPLAYS else {"source": source})
+
+    def _origin_of_arrived(self, chunk: Chunk, *which: Any) -> dict[str, Any]:
+        """Say where a message in a chunk for a state came from."""
+        route = self.plan.routes[chunk.route]
+        assert isinstance(route, StepRoute)
+        pipeline = route.pipeline
+        found = None
+        with contextlib.suppress(*USER_ERRORS):
+            if chunk.seq >= SEQUENCE:
+                found = self._retracing(REPLAYS, chunk.seq - SEQUENCE).origin_of_arrived(chunk, *which)
+            elif self.plan.after(pipeline, 0) is route:
+                # Behind another state, `seq` does not say where in the log a chunk began.
+                found = self._retracing(pipeline.name, chunk.seq).origin_of_arrived(chunk, *which)
+        return found or {"source": pipeline.name}
 
     def run_group(self, level: int, group: int, chunks: Iterable[Chunk], store: BucketStore) -> Iterator[Chunk]:
         """Run a stage with state for one group: chunks for this level through their step, all others passed on."""
@@ -89,9 +119,9 @@ class Worker:
         # Taken out while it is being changed: if this task dies half-way, nobody must find it here.
         _, live = self._live.pop(name, (0.0, None))
         run = BucketRun(self._log, store, self._log.open(store, live))
+        self._outbox.origin_of_packed = self._origin_of_output
         with self._outbox.capturing():
             for chunk in sorted(mine, key=lambda chunk: chunk.order):
-                self._outbox.origin = dict
                 self._run_chunk(run, chunk)
             run.save()
         self._live[name] = (time.monotonic(), run.bucket)
@@ -105,9 +135,15 @@ class Worker:
         except USER_ERRORS as cause:
             # The sender tries each class of message before it relies on it, so this is rare; it is kept as it is.
             error = NotPicklableError(f"{chunk.number} messages that were packed together cannot be read: {cause}")
-            step.fail(chunk.body, error, None)
+            route = self.plan.routes[chunk.route]
+            self._outbox.origin = lambda: {"source": route.pipeline.name}
+            self._outbox.fail(step.place, chunk.body, error, None, encoding=PACKED)
         else:
-            run.run(step, messages)
+            run.run(step, messages, ArrivedChunk(chunk, self._serializer, self._origin_of_arrived))
+
+    def _origin_of_output(self, route: int, *_: Any) -> dict[str, Any]:
+        """Say where an output of a state came from that cannot be sent to the next one."""
+        return {"source": self.plan.routes[route].pipeline.name}
 
     def prepare_sources(self) -> None:
         """Bind the first stage of every pipeline, so that what cannot be made is found before the first message."""
@@ -125,8 +161,7 @@ class Worker:
         if number not in self._steps:
             route = self.plan.routes[number]
             assert isinstance(route, StepRoute)
-            onward = line_from(self.plan, self._outbox, route.pipeline, route.index + 1)
-            self._steps[number] = StateStep(route, onward, self._outbox)
+            self._steps[number] = StateStep(self.plan, route, self._outbox)
         return self._steps[number]
 
     def live_states(self, name: str) -> dict[Any, Any]:
@@ -136,6 +171,7 @@ class Worker:
 
     def end_of_task(self) -> None:
         """Tidy up after a task; buckets that have not been used for long live elsewhere now."""
+        self._retracings.clear()
         horizon = time.monotonic() - _FORGET_AFTER_SECONDS
         while self._live and next(iter(self._live.values()))[0] < horizon:
             self._live.popitem(last=False)

@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import resource
 import signal
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from wallaroo.errors import WallarooError
+from wallaroo.errors import DirectoryError, WallarooError
 from wallaroo.ingress.config import load_config
 from wallaroo.ingress.control import ControlChannel
+from wallaroo.ingress.open_files import allow_many_files, connections_within
 from wallaroo.ingress.server import IngressServer
 
 if TYPE_CHECKING:
@@ -82,26 +83,34 @@ async def _serve(config: IngressConfig, output: _Output) -> None:
 
 
 def main() -> int:
-    """Serve until the parent says stop or dies; return the exit status."""
+    """Serve until the parent says stop or dies; return the exit status, which tells the parent the kind of error."""
     # A Ctrl-C is meant for the parent, which will say what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     output = _Output()
-    _allow_many_connections()
     try:
-        asyncio.run(_serve(_read_config(), output))
+        asyncio.run(_serve(_within_open_files(_read_config(), output), output))
     except WallarooError as error:
         output.write(error=str(error))
-        return 1
+        return error.exit_code
     except OSError as error:
-        output.write(error=f"The process that accepts connections cannot go on: {error}.")
-        return 1
+        where = f"{error.filename}: " if error.filename else ""
+        output.write(error=f"The process that accepts connections cannot go on: {where}{error.strerror or error}.")
+        return DirectoryError.exit_code if error.filename else 1
     return 0
 
 
-def _allow_many_connections() -> None:
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+def _within_open_files(config: IngressConfig, output: _Output) -> IngressConfig:
+    """Return the configuration with no more connections than this process may have files open."""
+    files = allow_many_files()
+    wanted = config.limits.max_connections
+    possible = connections_within(files, len(config.sources))
+    if possible >= wanted:
+        return config
+    output.notice(
+        f"A source accepts {possible:,} connections at once instead of {wanted:,}: this process may have {files:,} "
+        f"files open. Raise that limit (ulimit -n) for more."
+    )
+    return replace(config, limits=replace(config.limits, max_connections=possible))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import cloudpickle
 
 from wallaroo.errors import WallarooError
-from wallaroo.ingress.framing import MAX_MESSAGE_SIZE
+from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import SEGMENT_BYTES
 
 
@@ -20,7 +20,8 @@ class SourceEndpoint:
     """Where a source listens (port 0: any free one), how its bytes are framed and where its log is kept.
 
     `name` is the pipeline's. `decoder` may be a class: an instance is then made in the ingress process.
-    A source with a `generator` does not listen: it makes its messages itself.
+    A source with a `generator` does not listen: it makes its messages itself. Nor does one with a `queue`, the file
+    of dead letters that are to be replayed.
     """
 
     name: str
@@ -29,23 +30,22 @@ class SourceEndpoint:
     decoder: Any
     log_directory: str
     generator: Any = None
+    queue: str = ""
 
 
 @dataclass(frozen=True)
 class IngressConfig:
     """Everything the ingress process needs to know.
 
-    Whoever knows `token` may use the control socket at `control_path`. A source whose unprocessed messages
-    pass `max_backlog_bytes` stops reading until some of them are processed. `sys_path` is where the decoders'
-    modules are found.
+    Whoever knows `token` may use the control socket at `control_path`. A segment of a log has at most about
+    `segment_bytes`, and fewer where the log's limit is small. `sys_path` is where the decoders' modules are found.
     """
 
     sources: list[SourceEndpoint]
     control_path: str
     token: str = field(repr=False)
-    max_backlog_bytes: int = 1 << 30
+    limits: Limits = field(default_factory=Limits)
     segment_bytes: int = SEGMENT_BYTES
-    max_message_size: int = MAX_MESSAGE_SIZE
     sys_path: list[str] = field(default_factory=lambda: list(sys.path))
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import struct
 from typing import Protocol, cast
 
 from wallaroo.ingress.framing import Framer, FramingError
+from wallaroo.ingress.unfinished import Unfinished
 
 READ_BYTES = 256 << 10
 """The most that is taken from a connection before the next one gets its turn."""
@@ -16,8 +19,17 @@ _buffer = bytearray(READ_BYTES)
 _view = memoryview(_buffer)
 
 
+# What closing a connection does: tell the other side that it broke, or end it in good order.
+_RESET = struct.pack("ii", 1, 0)
+_END = struct.pack("ii", 0, 0)
+
+
 class Receiver(Protocol):
     """What a connection needs from the source it belongs to."""
+
+    @property
+    def has_written_all(self) -> bool:
+        """Return whether everything that was received is in the log."""
 
     def opened(self, connection: Connection) -> None:
         """Take note of a new connection."""
@@ -25,20 +37,27 @@ class Receiver(Protocol):
     def received(self, payloads: list[bytes]) -> None:
         """Take the payloads of complete messages, in the order in which they came."""
 
-    def refused(self, connection: Connection, reason: str) -> None:
-        """Take note that the connection is closed because its bytes make no sense."""
+    def refused(self, connection: Connection, kind: str, reason: str) -> None:
+        """Take note that the connection is closed from this side; `kind` is the reason in a few words that fit many."""
 
     def closed(self, connection: Connection) -> None:
         """Take note that the connection is closed."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Frames the bytes of one connection and hands the messages of each chunk to the source at once."""
+    """Frames the bytes of one connection and hands the messages of each chunk to the source at once.
 
-    def __init__(self, receiver: Receiver, framer: Framer) -> None:
+    A connection is closed in good order only when the sender has ended its stream and all of it is in the log: that is
+    how a sender knows. Any other end is a reset, also when this process is killed between reading and writing.
+    """
+
+    def __init__(self, receiver: Receiver, framer: Framer, unfinished: Unfinished) -> None:
         self._receiver = receiver
         self._framer = framer
+        self._unfinished = unfinished
+        self._counted = 0
         self._refused = False
+        self._reasons_to_wait: set[object] = set()
         self.peer = "a sender"
         self.transport: asyncio.Transport | None = None
 
@@ -47,9 +66,15 @@ class Connection(asyncio.BufferedProtocol):
         """Return the number of bytes of an unfinished message."""
         return 0 if self._refused else self._framer.pending
 
+    @property
+    def is_held(self) -> bool:
+        """Return whether there is a reason not to read."""
+        return bool(self._reasons_to_wait)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         self.transport = cast("asyncio.Transport", transport)
+        self._when_closed(_RESET)
         address = transport.get_extra_info("peername")
         if address:
             self.peer = f"{address[0]}:{address[1]}"
@@ -58,44 +83,79 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature.
         """End, whoever ended it."""
         self.transport = None
+        self._unfinished.forget(self, self._counted)
         self._receiver.closed(self)
 
-    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - asyncio's signature.
+    def get_buffer(self, sizehint: int) -> bytearray | memoryview:  # noqa: ARG002 - asyncio's signature.
         """Return where the next bytes are to be put."""
-        return _buffer
+        room = self._unfinished.room_for(self, READ_BYTES)
+        return _buffer if room == READ_BYTES else _view[:room]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take the bytes that have come."""
         self._take(bytes(_view[:nbytes]))
 
-    def read_rest(self, max_bytes: int) -> bool:
-        """Read what has arrived already, without waiting for more; return whether there may be more of it."""
+    def eof_received(self) -> None:
+        """Take note that the sender has ended its stream; the connection is closed after this."""
+        if self._receiver.has_written_all:
+            self._when_closed(_END)
+
+    def read_rest(self, max_bytes: int) -> int:
+        """Read what has arrived already, without waiting for more and not much at a time; return how much it was."""
         if self.transport is None or self.transport.is_closing():
-            return False
-        file = self.transport.get_extra_info("socket").fileno()
-        while max_bytes > 0:
-            try:
-                data = os.read(file, READ_BYTES)
-            except OSError:
-                return False
-            if not data or not self._take(data):
-                return False
-            max_bytes -= len(data)
-        return True
+            return 0
+        try:
+            data = os.read(self.fileno(), min(max_bytes, READ_BYTES))
+        except OSError:
+            return 0
+        if not data:
+            self.eof_received()
+        return len(data) if data and self._take(data) else 0
+
+    def fileno(self) -> int:
+        """Return the file descriptor, which a connection has until it is closed."""
+        assert self.transport is not None
+        descriptor: int = self.transport.get_extra_info("socket").fileno()
+        return descriptor
+
+    def hold(self, why: object) -> None:
+        """Do not read until `why` is no reason any more."""
+        self._reasons_to_wait.add(why)
+        if self.transport is not None:
+            self.transport.pause_reading()
+
+    def release(self, why: object) -> None:
+        """Read again, unless there is another reason not to."""
+        self._reasons_to_wait.discard(why)
+        if self.transport is not None and not self._reasons_to_wait:
+            self.transport.resume_reading()
+
+    def give_up(self, kind: str, reason: str) -> None:
+        """Close the connection and tell the reason; the unfinished message is dropped."""
+        self._refused = True
+        self._receiver.refused(self, kind, reason)
+        self.close()
 
     def close(self) -> None:
         """Close the connection."""
         if self.transport is not None:
             self.transport.close()
 
+    def _when_closed(self, what: bytes) -> None:
+        assert self.transport is not None
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, what)
+
     def _take(self, data: bytes) -> bool:
         try:
             payloads = self._framer.feed(data)
         except FramingError as error:
-            self._refused = True
             self._receiver.received(error.complete)
-            self._receiver.refused(self, error.reason)
-            self.close()
+            self.give_up("sent what cannot be framed", f": {error.reason}.")
             return False
+        pending = self._framer.pending
+        if pending != self._counted:
+            change = pending - self._counted
+            self._counted = pending
+            self._unfinished.changed(self, change)
         self._receiver.received(payloads)
         return True

@@ -58,8 +58,8 @@ class ControlChannel:
                 answer = await self._answer(request, reader)
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
-        except (ValueError, KeyError, TypeError, AttributeError, ConnectionError):
-            # Not one of our clients, or one that has gone: there is nobody to answer to.
+        except (ValueError, KeyError, TypeError, AttributeError, OSError):
+            # Not one of our clients, one that has gone, or a disk that is full: a client of ours asks again.
             pass
         except asyncio.CancelledError:
             # The process ends. Passed on, this would end as a traceback on the screen.

@@ -6,6 +6,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.errors import WallarooError
+from wallaroo.sizes import readable_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,12 +48,16 @@ class Framer:
         self._header_length = _header_length(decoder)
         self._payload_length: Callable[[bytes], Any] = decoder.payload_length
         self._length_struct = _length_struct(decoder, self._header_length)
-        # The bytes of the unfinished frame stay in the pieces they came in until there are enough of them: a
-        # large frame is copied once, however many pieces it comes in.
-        self._pieces: list[bytes] = []
-        self.pending = 0
+        # The bytes of the unfinished frame. An object for each piece that came would take many times the room of
+        # what a slow sender sends.
+        self._unfinished = bytearray()
         self._needed = 0
         self._known_length: int | None = None
+
+    @property
+    def pending(self) -> int:
+        """Return the number of bytes of the unfinished frame."""
+        return len(self._unfinished)
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the payloads of the frames that `data` completes.
@@ -60,13 +65,12 @@ class Framer:
         Raises:
             FramingError: The decoder gives a length that no message can have.
         """
-        if self._pieces:
-            self._pieces.append(data)
-            self.pending += len(data)
-            if self.pending < self._needed:
+        if self._unfinished:
+            if len(self._unfinished) + len(data) < self._needed:
+                self._unfinished += data
                 return []
-            data = b"".join(self._pieces)
-            self._pieces.clear()
+            data = b"".join((self._unfinished, data))
+            self._unfinished = bytearray()
         payloads: list[bytes] = []
         position = 0
         if self._known_length is not None:
@@ -75,9 +79,8 @@ class Framer:
             self._known_length = None
         cut = self._cut_by_decoder if self._length_struct is None else self._cut_by_struct
         position = cut(data, position, payloads)
-        self.pending = len(data) - position
-        if self.pending:
-            self._pieces.append(data[position:])
+        if position < len(data):
+            self._unfinished += memoryview(data)[position:]
             self._needed = self._header_length + (self._known_length or 0)
         return payloads
 
@@ -119,23 +122,27 @@ class Framer:
     def _ask_decoder(self, header: bytes, payloads: list[bytes]) -> int:
         try:
             length = self._payload_length(header)
-        except Exception as error:
-            reason = f"the decoder's payload_length() raised {type(error).__name__}: {error}"
-            raise FramingError(reason, payloads) from error
+        except BaseException as error:
+            # Also what would end the process, such as a sys.exit: it is one connection's trouble.
+            raise FramingError(f"the decoder's payload_length() raised {_raised(error)}", payloads) from error
         if not isinstance(length, int) or isinstance(length, bool):
-            raise FramingError(f"the decoder's payload_length() returned {length!r}, which is not an int", payloads)
+            raise FramingError(
+                f"the decoder's payload_length() returned {_shown(length)}, which is not an int", payloads
+            )
+        length = int.__int__(length)
         if not 0 <= length <= self._max_message_size or not header + bytes(length > 0):
             raise self._bad_length(length, payloads)
         return length
 
     def _bad_length(self, length: int, payloads: list[bytes]) -> FramingError:
         if length < 0:
-            return FramingError(f"a header gives a negative message length, {length}", payloads)
+            return FramingError(f"a header gives a negative message length, {_counted(length)}", payloads)
         if length == 0:
             return FramingError("the decoder has no header and gives messages no length", payloads)
         return FramingError(
-            f"a header gives a message length of {length} bytes, more than the {self._max_message_size} that "
-            f"are accepted; the sender probably does not send messages framed as the decoder expects",
+            f"a header gives a message length of {_counted(length)} bytes, more than the "
+            f"{readable_size(self._max_message_size)} that are accepted (--max-message-size); the sender probably "
+            f"does not frame its messages as the decoder expects",
             payloads,
         )
 
@@ -143,11 +150,13 @@ class Framer:
 def _header_length(decoder: Any) -> int:
     try:
         length = decoder.header_length()
-    except Exception as error:
-        raise FramingError(f"the decoder's header_length() raised {type(error).__name__}: {error}") from error
+    except BaseException as error:
+        raise FramingError(f"the decoder's header_length() raised {_raised(error)}") from error
     if not isinstance(length, int) or isinstance(length, bool) or length < 0:
-        raise FramingError(f"the decoder's header_length() returned {length!r}; it must return a whole number of bytes")
-    return length
+        raise FramingError(
+            f"the decoder's header_length() returned {_shown(length)}; it must return a whole number of bytes"
+        )
+    return int.__int__(length)
 
 
 def _length_struct(decoder: Any, header_length: int) -> Struct | None:
@@ -157,3 +166,30 @@ def _length_struct(decoder: Any, header_length: int) -> Struct | None:
         return None
     fields = found.unpack(bytes(found.size))
     return found if len(fields) == 1 and isinstance(fields[0], int) and not isinstance(fields[0], bool) else None
+
+
+def _raised(error: BaseException) -> str:
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - a class of the user's.
+        return name
+    return f"{name}: {_short(text)}" if text else name
+
+
+def _shown(value: Any) -> str:
+    """Return a user's object in words that fit a line."""
+    try:
+        return _short(repr(value))
+    except Exception:  # noqa: BLE001 - a class of the user's, or a number that is too long to be written.
+        return f"an object of class {type(value).__name__}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 200 else f"{line[:200]}..."
+
+
+def _counted(number: int) -> str:
+    """Return a number with commas; one that no person could read by its size."""
+    return f"{number:,}" if number.bit_length() <= 64 else f"{'-' if number < 0 else ''}2**{number.bit_length() - 1}"

@@ -6,10 +6,13 @@ import errno
 import socket
 from typing import TYPE_CHECKING
 
-from wallaroo.errors import WallarooError
+from wallaroo.errors import AddressError
 
 if TYPE_CHECKING:
     from wallaroo.ingress.config import SourceEndpoint
+
+_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
+"""Ask after a minute of silence, every ten seconds, and give up after six questions without an answer."""
 
 
 def open_sockets(endpoint: SourceEndpoint) -> list[socket.socket]:
@@ -19,7 +22,7 @@ def open_sockets(endpoint: SourceEndpoint) -> list[socket.socket]:
     this machine does not have are left out as long as one remains.
     """
     if not 0 <= endpoint.port <= 65535:
-        raise WallarooError(_problem(endpoint) + "a port is a number from 0 to 65535.")
+        raise AddressError(_problem(endpoint) + "a port is a number from 0 to 65535.")
     opened: list[socket.socket] = []
     port = endpoint.port
     try:
@@ -29,7 +32,7 @@ def open_sockets(endpoint: SourceEndpoint) -> list[socket.socket]:
             except OSError as error:
                 if opened and (endpoint.port == 0 or error.errno != errno.EADDRINUSE):
                     continue
-                raise WallarooError(_explain(endpoint, error)) from error
+                raise AddressError(_explain(endpoint, error)) from error
             port = opened[0].getsockname()[1]
     except BaseException:
         for sock in opened:
@@ -44,7 +47,7 @@ def _addresses(endpoint: SourceEndpoint) -> list[tuple[int, str]]:
             endpoint.host or None, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except (OSError, UnicodeError) as error:
-        raise WallarooError(
+        raise AddressError(
             f"{_problem(endpoint)}the name {endpoint.host!r} is not known ({error}). Give an address "
             f"of this machine, such as 127.0.0.1."
         ) from error
@@ -57,6 +60,7 @@ def _bind(family: int, address: tuple[str, int]) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _notice_dead_peers(sock)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind(address)
@@ -64,6 +68,18 @@ def _bind(family: int, address: tuple[str, int]) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def _notice_dead_peers(sock: socket.socket) -> None:
+    """Have the system ask, on every connection that is silent, whether the sender's machine is still there.
+
+    A sender may be silent for hours, and one whose machine or network is gone does not say goodbye: its connection
+    would stay for ever. Connections inherit this from the socket that listens.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE.items():
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def _problem(endpoint: SourceEndpoint) -> str:

@@ -14,6 +14,7 @@ has to keep an index of a long log in memory or to read one from its beginning.
 from __future__ import annotations
 
 import os
+import re
 import struct
 import sys
 from array import array
@@ -47,14 +48,44 @@ LOST_FILE = "lost"
 def lost_ranges(directory: Path) -> list[tuple[int, int]]:
     """Return the ranges of messages that the log in `directory` is known to have lost."""
     try:
-        noted = (directory / LOST_FILE).read_text()
+        noted = (directory / LOST_FILE).read_text(errors="replace")
     except FileNotFoundError:
         return []
-    return [(int(low), int(high)) for low, high in (line.split() for line in noted.splitlines())]
+    # A line that a crash has torn was not finished, and is written again.
+    lines = re.findall(r"^(\d+) (\d+)\n", noted, re.MULTILINE)
+    return [(int(low), int(high)) for low, high in lines]
+
+
+def is_noted(directory: Path, first: int, end: int) -> bool:
+    """Tell whether it is known that the messages from `first` to `end` are lost."""
+    return any(low <= first and end <= high for low, high in lost_ranges(directory))
+
+
+def note_lost(directory: Path, first: int, end: int) -> None:
+    """Write down that the messages from `first` to `end` are lost; it is on the disk when this returns."""
+    file = os.open(directory / LOST_FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND, FILE_MODE)
+    try:
+        # The torn end of a line would turn into a note of its own, of messages that are not lost.
+        os.ftruncate(file, os.pread(file, os.fstat(file).st_size, 0).rfind(b"\n") + 1)
+        os.write(file, b"%d %d\n" % (first, end))
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 class LogCorruptError(WallarooError):
     """A part of a log that somebody asked for is damaged or gone."""
+
+
+WAY_OUT = "Restore the log from a copy, or go on without these messages: --skip-damaged keeps what is left of them."
+
+
+def damaged_messages(data: Path, first: int, end: int) -> LogCorruptError:
+    """Return the error for messages that do not match their checksum."""
+    return LogCorruptError(
+        f"The log file {data} (or {data.stem}.ends or {data.stem}.blocks beside it) is damaged: the messages from "
+        f"{first} to {end} do not match their checksum. {WAY_OUT}"
+    )
 
 
 class Block(NamedTuple):
@@ -238,6 +269,5 @@ class BlockIndex:
         high = f"message {after.first - 1}" if after else "an unknown message"
         return LogCorruptError(
             f"The log file {self.paths.blocks} is damaged: the record of its block {number}, from message "
-            f"{low} to {high}, does not match its checksum. Restore the file from a copy, or delete the "
-            f"log's directory to go on without the messages in it."
+            f"{low} to {high}, does not match its checksum. {WAY_OUT}"
         )

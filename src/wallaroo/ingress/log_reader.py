@@ -15,6 +15,7 @@ from wallaroo.ingress.log_format import (
     BlockIndex,
     LogCorruptError,
     block_checksum,
+    damaged_messages,
     lost_ranges,
     segment_starts,
     unpack_ends,
@@ -248,10 +249,5 @@ def _check_piece(span: _Span, data_start: int, piece: list[Block], data: memoryv
         high = block.data_end - data_start
         block_ends = ends[OFFSET_SIZE * (block.first - first) : OFFSET_SIZE * (block.end - first)]
         if block_checksum(data[low:high], block_ends) != block.checksum:
-            paths = span.blocks.paths
-            raise LogCorruptError(
-                f"The log file {paths.data} (or {paths.ends.name} beside it) is damaged: the messages from "
-                f"{block.first} to {block.end} do not match their checksum. Restore the files from a copy, "
-                f"or delete the log's directory to go on without the messages in it."
-            )
+            raise damaged_messages(span.blocks.paths.data, block.first, block.end)
         low = high

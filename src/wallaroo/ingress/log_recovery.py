@@ -1,32 +1,31 @@
 """Puts a log in order after the process that wrote it ended, however it ended.
 
 Segments are synced to the disk before the next one begins, so only the last one can have a tail that was not
-written completely. That tail is dropped. Damage anywhere else is not repaired but reported.
+written completely. That tail is dropped. Damage anywhere else is reported, and repaired only if somebody says so.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from wallaroo.ingress.log_check import CheckedSegment
 from wallaroo.ingress.log_format import (
     DIRECTORY_MODE,
     FILE_MODE,
     OFFSET_SIZE,
     RECORD_SIZE,
-    Block,
+    WAY_OUT,
     BlockIndex,
     LogCorruptError,
-    block_checksum,
+    damaged_messages,
+    is_noted,
     lost_ranges,
     segment_paths,
     segment_starts,
-    unpack_block,
-    unpack_ends,
 )
+from wallaroo.ingress.log_repair import set_damage_aside
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +44,11 @@ class Segment:
     def ends_size(self) -> int:
         """Return the bytes in the `.ends` file."""
         return OFFSET_SIZE * (self.end - self.start)
+
+    @property
+    def disk_size(self) -> int:
+        """Return the bytes in all three files."""
+        return self.data_size + self.ends_size + self.blocks_size
 
 
 @dataclass
@@ -69,13 +73,12 @@ def recover(directory: Path, committed: int) -> Recovered:
     if not starts:
         return Recovered([create_segment(directory, committed)])
     found = Recovered([_complete_segment(directory, start) for start in starts[:-1]])
-    found.segments.append(_repair(directory, starts[-1], found.dropped))
+    found.segments.append(_repair(directory, starts[-1], committed, found.dropped))
     for segment, following in zip(found.segments, found.segments[1:], strict=False):
         if segment.end != following.start and (segment.end, following.start) not in lost_ranges(directory):
             raise LogCorruptError(
                 f"The log {directory} is damaged: the segment that begins with message {segment.start} ends "
-                f"before message {segment.end}, but the next one begins with {following.start}. Restore the "
-                f"files from a copy, or delete the directory to go on without the messages in it."
+                f"before message {segment.end}, but the next one begins with {following.start}. {WAY_OUT}"
             )
     if found.segments[-1].end < committed:
         found.segments.append(create_segment(directory, committed))
@@ -105,12 +108,20 @@ def _complete_segment(directory: Path, start: int) -> Segment:
         return Segment(start, blocks.end, blocks.data_start(len(blocks)), len(blocks) * RECORD_SIZE)
 
 
-def _repair(directory: Path, start: int, dropped: list[str]) -> Segment:
-    """Cut the files of the last segment down to its valid blocks."""
+def _repair(directory: Path, start: int, committed: int, dropped: list[str]) -> Segment:
+    """Cut the files of the last segment down to its whole blocks."""
     paths = segment_paths(directory, start)
     for path in paths:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT, FILE_MODE))
-    segment = _valid_part(directory, start)
+    checked = CheckedSegment(directory, start)
+    count = checked.whole_count
+    for damage in checked.damage(count):
+        if damage.end <= committed:
+            # Nobody needs these messages any more, only the way past them.
+            set_damage_aside(directory, checked, damage)
+        elif not is_noted(directory, damage.first, damage.end):
+            raise damaged_messages(paths.data, damage.first, damage.end)
+    segment = Segment(start, checked.end(count), checked.data_end(count), count * RECORD_SIZE)
     sizes = (segment.data_size, segment.ends_size, segment.blocks_size)
     surplus = [path.stat().st_size - size for path, size in zip(paths, sizes, strict=True)]
     for path, size in zip(paths, sizes, strict=True):
@@ -121,35 +132,3 @@ def _repair(directory: Path, start: int, dropped: list[str]) -> Segment:
             f"and have been dropped; the log goes on with message {segment.end}."
         )
     return segment
-
-
-def _valid_part(directory: Path, start: int) -> Segment:
-    paths = segment_paths(directory, start)
-    segment = Segment(start, start)
-    ends = memoryview(paths.ends.read_bytes())
-    records = memoryview(paths.blocks.read_bytes())
-    with ExitStack() as opened:
-        data = memoryview(b"")
-        if paths.data.stat().st_size:
-            file = opened.enter_context(paths.data.open("rb"))
-            mapped = opened.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            data = opened.enter_context(memoryview(mapped))
-        for position in range(0, len(records), RECORD_SIZE):
-            block = unpack_block(records[position : position + RECORD_SIZE])
-            if block is None or not _follows(segment, block, data, ends):
-                break
-            segment.end = block.end
-            segment.data_size = block.data_end
-            segment.blocks_size += RECORD_SIZE
-    return segment
-
-
-def _follows(segment: Segment, block: Block, data: memoryview, ends: memoryview) -> bool:
-    """Whether `block` is the next one of the segment, and its data are what was written."""
-    if block.first != segment.end or not segment.data_size <= block.data_end <= len(data):
-        return False
-    block_ends = ends[segment.ends_size : segment.ends_size + OFFSET_SIZE * block.size]
-    if len(block_ends) != OFFSET_SIZE * block.size or unpack_ends(block_ends)[-1] != block.data_end:
-        return False
-    with data[segment.data_size : block.data_end] as block_data:
-        return block_checksum(block_data, block_ends) == block.checksum

@@ -16,12 +16,12 @@ from wallaroo.errors import WallarooError
 from wallaroo.ingress.log_format import (
     DIRECTORY_MODE,
     FILE_MODE,
-    LOST_FILE,
     MAX_SEGMENT_DATA,
     RECORD_SIZE,
     Block,
     BlockIndex,
     block_checksum,
+    note_lost,
     pack_block,
     pack_ends,
     segment_paths,
@@ -38,15 +38,34 @@ SEGMENT_BYTES = 64 << 20
 _LOCK_SECONDS = 5.0
 
 
+class UnsyncedFiles:
+    """Files with what was appended to a log, of which the writer knows nothing any more."""
+
+    def __init__(self, directory: Path, files: list[int]) -> None:
+        self._directory = directory
+        self._files = files
+
+    def sync(self) -> None:
+        """Force them to the disk, the records of the blocks last, and close them."""
+        try:
+            for file in self._files:
+                os.fsync(file)
+            sync_directory(self._directory)
+        finally:
+            for file in self._files:
+                os.close(file)
+
+
 class LogWriter:
     """The writing side of a log; opens the log in `directory`, or makes it.
 
-    What was appended survives the death of the process at any moment. Only full segments and a log that is
-    closed are forced to the disk, so that the last moments before a power failure may be lost.
+    What was appended survives the death of the process at any moment. Full segments and a log that is closed are
+    forced to the disk, and what `unsynced` hands out; the rest may be lost in a power failure.
 
     A method that cannot write raises OSError and leaves the log as it was: it can be called again.
     `committed` is the index up to which messages were said to be processed, `data_bytes` is the size of the
-    payloads kept on the disk, and `dropped` tells in plain words what was damaged when the log was opened.
+    payloads kept on the disk and `disk_bytes` that of all files of the log's segments. `dropped` tells in plain
+    words what was damaged when the log was opened.
     """
 
     def __init__(self, directory: Path, *, segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -68,7 +87,9 @@ class LogWriter:
         self.dropped = recovered.dropped
         self.committed = max(self.committed, self.start)
         self.data_bytes = sum(segment.data_size for segment in self._segments)
+        self.disk_bytes = sum(segment.disk_size for segment in self._segments)
         self._clean = True
+        self._synced = self.end
         # A position and the bytes in front of it: the same one is asked for again and again.
         self._mark = (-1, 0)
 
@@ -107,6 +128,7 @@ class LogWriter:
             raise
         self._clean = True
         self.data_bytes += len(data)
+        self.disk_bytes += len(data) + len(ends) + RECORD_SIZE
         segment.data_size = data_end
         segment.blocks_size += RECORD_SIZE
         segment.end += len(payloads)
@@ -129,9 +151,17 @@ class LogWriter:
             # The mark counts from the first segment, which goes.
             self._mark = (-1, 0)
             segment_paths(self.directory, self._segments[0].start).unlink()
-            self.data_bytes -= self._segments.pop(0).data_size
+            segment = self._segments.pop(0)
+            self.data_bytes -= segment.data_size
+            self.disk_bytes -= segment.disk_size
             deleted += 1
         return deleted
+
+    def delete_processed(self) -> None:
+        """Delete also the segment that is being written, if all in it is processed, and begin another one."""
+        if self.committed >= self.end > self._segments[-1].start:
+            self._roll(self.end)
+            self.delete_before(self.committed)
 
     def advance_to(self, index: int) -> bool:
         """Go on with `index` if the log ends before it; return whether it did.
@@ -142,16 +172,23 @@ class LogWriter:
         """
         if index <= self.end:
             return False
-        with (self.directory / LOST_FILE).open("a") as file:
-            file.write(f"{self.end} {index}\n")
+        note_lost(self.directory, self.end, index)
         self._roll(index)
         return True
 
     def sync(self) -> None:
         """Force everything appended so far to the disk."""
+        self._synced = self.end
         for file in self._files:
             os.fsync(file)
         sync_directory(self.directory)
+
+    def unsynced(self) -> UnsyncedFiles | None:
+        """Return what has to be forced to the disk, for another thread to do; None if there is nothing new."""
+        if self._synced == self.end or not self._files:
+            return None
+        self._synced = self.end
+        return UnsyncedFiles(self.directory, [os.dup(file) for file in self._files])
 
     def close(self) -> None:
         """Force everything to the disk and let go of the log. Calling it again does no harm."""
@@ -173,10 +210,12 @@ class LogWriter:
         segment = self._segments[-1]
         if size > MAX_SEGMENT_DATA:
             raise ValueError(f"a block of {size} bytes is larger than a segment can be")
-        largest = max(segment.data_size, segment.ends_size, segment.blocks_size)
         too_far = segment.data_size + size > MAX_SEGMENT_DATA
-        if segment.end > segment.start and (largest >= self._segment_bytes or too_far):
+        if segment.end > segment.start and (segment.disk_size >= self._segment_bytes or too_far):
             self._roll(segment.end)
+            # All of the segment before may have been processed: it was kept only because it was the last one.
+            with suppress(OSError):
+                self.delete_before(self.committed)
 
     def _roll(self, start: int) -> None:
         self._drop_unfinished()

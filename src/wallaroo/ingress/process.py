@@ -109,7 +109,9 @@ class IngressProcess:
         child.wait()
         _close_pipes(child)
         if line is not None and "error" in line:
-            raise WallarooError(line["error"])
+            refusal = WallarooError(line["error"])
+            refusal.exit_code = child.returncode
+            raise refusal
         raise WallarooError(f"The process that accepts connections could not start: it {_cause(child)}.")
 
     def _next_line(self, child: subprocess.Popen[bytes]) -> dict[str, Any] | None:

@@ -6,11 +6,14 @@ import asyncio
 import select
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wallaroo.ingress.generator import Generator
 from wallaroo.ingress.listen import open_sockets
+from wallaroo.ingress.replays import ReplayQueue, ReplaySource
 from wallaroo.ingress.source import Source, SourceStatus
+from wallaroo.ingress.telling import Spell
+from wallaroo.ingress.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from wallaroo.ingress.config import IngressConfig, SourceEndpoint
 
 LISTEN_BACKLOG = 1024
+ACCEPTED_AT_ONCE = 64
+"""How many connections are accepted before those that are open get their turn again."""
 
 # How many turns of the event loop connections that the kernel has accepted already get to be picked up.
 _LAST_TURNS = 100
@@ -35,13 +40,16 @@ class IngressServer:
         self.sources: dict[str, Source] = {}
         self._servers: list[asyncio.Server] = []
         self._generators: list[asyncio.Task[None]] = []
+        self._syncing: list[asyncio.Task[None]] = []
         self._notice = on_notice
         self._waiters: set[asyncio.Future[None]] = set()
         self._drained: asyncio.Task[None] | None = None
+        self._unfinished = Unfinished(config.limits.max_unfinished, on_notice)
+        self._cannot_accept = Spell(on_notice)
         self.nudged = False
         with ExitStack() as opened:
             for endpoint in config.sources:
-                source = Source(endpoint, config, self._wake, on_notice)
+                source = Source(endpoint, config, self._unfinished, self._wake, on_notice)
                 opened.callback(source.close)
                 self.sources[endpoint.name] = source
             opened.pop_all()
@@ -50,19 +58,37 @@ class IngressServer:
         """Listen for every source, and return the addresses."""
         addresses = {}
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._on_trouble)
+        self._syncing = [loop.create_task(source.keep_on_disk()) for source in self.sources.values()]
         for endpoint in self._config.sources:
-            if endpoint.generator is not None:
+            if endpoint.generator is not None or endpoint.queue:
                 self._generators.append(loop.create_task(self._generator_of(endpoint).run()))
                 continue
             sockets = open_sockets(endpoint)
             addresses[endpoint.name] = sockets[0].getsockname()[:2]
             factory = self.sources[endpoint.name].new_connection
             for sock in sockets:
-                self._servers.append(await loop.create_server(factory, sock=sock, backlog=LISTEN_BACKLOG))
+                self._servers.append(await loop.create_server(factory, sock=sock, backlog=ACCEPTED_AT_ONCE))
+                # How many may queue up is another matter; asyncio has one number for both.
+                sock.listen(LISTEN_BACKLOG)
         return addresses
 
-    def _generator_of(self, endpoint: SourceEndpoint) -> Generator:
+    def _on_trouble(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Say plainly that no connection can be accepted for lack of something; asyncio tries again in a second."""
+        error = context.get("exception")
+        if isinstance(error, OSError) and "accept" in context["message"]:
+            self._cannot_accept.begin(
+                f"New connections cannot be accepted for now: {error.strerror}. They have to wait; those that are open "
+                f"go on."
+            )
+            self._cannot_accept.end("New connections can be accepted again.")
+        else:
+            loop.default_exception_handler(context)
+
+    def _generator_of(self, endpoint: SourceEndpoint) -> Generator | ReplaySource:
         source = self.sources[endpoint.name]
+        if endpoint.queue:
+            return ReplaySource(ReplayQueue(Path(endpoint.queue), Path(endpoint.log_directory)), source)
         return Generator(endpoint.generator, source, Path(endpoint.log_directory), self._notice)
 
     @property
@@ -106,10 +132,12 @@ class IngressServer:
 
     def close(self) -> None:
         """Close the logs."""
-        for generator in self._generators:
-            generator.cancel()
+        for task in (*self._generators, *self._syncing):
+            task.cancel()
         for server in self._servers:
             server.close()
+        self._unfinished.close()
+        self._cannot_accept.close()
         for source in self.sources.values():
             source.close()
 

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from wallaroo.errors import WallarooError
+from wallaroo.files import room_in
 from wallaroo.ingress.connection import Connection
 from wallaroo.ingress.framing import Framer, FramingError
 from wallaroo.ingress.log import LogWriter
-from wallaroo.ingress.log_format import OFFSET_SIZE
+from wallaroo.ingress.telling import Spell, Summary
+from wallaroo.sizes import readable_size
 from wallaroo.topology.model import instance_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wallaroo.ingress.config import IngressConfig, SourceEndpoint
+    from wallaroo.ingress.unfinished import Unfinished
+
+SYNC_SECONDS = 1.0
+"""How often a log is forced to the disk: what is older survives a power failure."""
+
+ROOM_LEFT = 32 << 20
+"""How many bytes of its disk a log leaves to the rest of the application."""
 
 RETRY_SECONDS = 1.0
 """How often a log that could not be written is tried again."""
 
-# A sender that never stops could keep us reading for ever.
-_REST_BYTES = 64 << 20
+REST_BYTES = 64 << 20
+"""How much is taken in at the end of what has arrived already: senders that never stop could keep us for ever."""
 
 
 class SourceStatus(TypedDict):
@@ -32,6 +44,7 @@ class SourceStatus(TypedDict):
     start: int
     end: int
     backlog_bytes: int
+    log_bytes: int
     total_messages: int
     total_bytes: int
 
@@ -39,7 +52,7 @@ class SourceStatus(TypedDict):
 class Source:
     """Appends what its connections receive to a log, and holds them back when it cannot keep up.
 
-    There are two reasons to hold back: too much is not processed yet, or the disk does not take more. In the
+    There are two reasons to hold back: the log has reached its limit, or the disk does not take more. In the
     second case what was already read waits in memory: nothing that left the sender's socket is lost.
     """
 
@@ -47,33 +60,43 @@ class Source:
         self,
         endpoint: SourceEndpoint,
         config: IngressConfig,
+        unfinished: Unfinished,
         on_append: Callable[[], None],
         on_notice: Callable[[str], None],
     ) -> None:
         self.name = endpoint.name
         self._decoder = instance_of(endpoint.decoder)
-        self._max_message_size = config.max_message_size
-        self._max_backlog = config.max_backlog_bytes
+        self._limits = config.limits
+        self._unfinished = unfinished
         self._on_append = on_append
         self._notice = on_notice
+        self._closings = Summary(endpoint.name, on_notice)
+        self._fullness = Spell(on_notice)
         self._connections: set[Connection] = set()
-        self._too_much = False
+        self._closed = False
+        self._full = False
         self._unwritten: list[list[bytes]] = []
+        self._room = 0
         self._retry: asyncio.TimerHandle | None = None
         self._total_messages = 0
         self._total_bytes = 0
         try:
             # A decoder that cannot work is found out now rather than with the first connection.
-            Framer(self._decoder, self._max_message_size)
+            self._framer()
         except FramingError as error:
             raise WallarooError(f"Pipeline {self.name!r} cannot frame its messages: {error}.") from error
-        self._log = LogWriter(Path(endpoint.log_directory), segment_bytes=config.segment_bytes)
+        segment_bytes = min(config.segment_bytes, self._limits.segment_bytes)
+        self._log = LogWriter(Path(endpoint.log_directory), segment_bytes=segment_bytes)
         for text in self._log.dropped:
             self._notice(text)
+        self._check_room()
 
     def new_connection(self) -> Connection:
         """Return the protocol for a connection that was accepted."""
-        return Connection(self, Framer(self._decoder, self._max_message_size))
+        return Connection(self, self._framer(), self._unfinished)
+
+    def _framer(self) -> Framer:
+        return Framer(self._decoder, self._limits.max_message_size)
 
     @property
     def end(self) -> int:
@@ -88,7 +111,12 @@ class Source:
     @property
     def held_back(self) -> bool:
         """Return whether the log takes nothing more for now."""
-        return self._too_much or bool(self._unwritten)
+        return self._full or bool(self._unwritten)
+
+    @property
+    def has_written_all(self) -> bool:
+        """Return whether everything that was received is in the log."""
+        return not self._unwritten
 
     def status(self) -> SourceStatus:
         """Return how the source is doing."""
@@ -97,28 +125,39 @@ class Source:
             start=self._log.start,
             end=self._log.end,
             backlog_bytes=self.backlog_bytes,
+            log_bytes=self._log.disk_bytes,
             total_messages=self._total_messages,
             total_bytes=self._total_bytes,
         )
 
     def opened(self, connection: Connection) -> None:
-        """Take note of a new connection."""
+        """Take note of a new connection, or close it if there are too many, or if nothing is accepted any more."""
+        if self._closed:
+            connection.close()
+            return
+        if len(self._connections) >= self._limits.max_connections:
+            connection.give_up(
+                "one too many",
+                f": {len(self._connections):,} are open already, and more are not accepted (--max-connections).",
+            )
+            return
         self._connections.add(connection)
-        if self.held_back and connection.transport is not None:
-            connection.transport.pause_reading()
+        if self.held_back:
+            connection.hold(self)
 
     def closed(self, connection: Connection) -> None:
         """Take note that a connection is closed, and tell if it was closed inside a message."""
         self._connections.discard(connection)
         if connection.pending:
-            self._notice(
-                f"The connection from {connection.peer} to {self.name!r} was closed inside a message: "
-                f"{connection.pending} bytes of an unfinished message were dropped."
+            self._closings.tell(
+                connection.peer,
+                "inside a message",
+                f" inside a message: {connection.pending} bytes of an unfinished message were dropped.",
             )
 
-    def refused(self, connection: Connection, reason: str) -> None:
+    def refused(self, connection: Connection, kind: str, reason: str) -> None:
         """Tell why a connection is closed."""
-        self._notice(f"The connection from {connection.peer} to {self.name!r} was closed: {reason}.")
+        self._closings.tell(connection.peer, kind, reason)
 
     def received(self, payloads: list[bytes]) -> None:
         """Append messages to the log."""
@@ -138,13 +177,13 @@ class Source:
                 f"Nothing is read from its senders until it can; free some space or repair the disk."
             )
         else:
-            self._check_backlog()
+            self._check_room()
 
     def commit(self, index: int) -> None:
         """Take note that the messages before `index` are processed."""
         try:
             self._log.delete_before(index)
-            self._check_backlog()
+            self._check_room()
         except OSError as error:
             self._notice(f"Old messages of {self.name!r} could not be deleted: {error}.")
 
@@ -158,24 +197,49 @@ class Source:
             )
 
     def read_rest(self) -> None:
-        """Read what has already arrived on the connections, and close them."""
+        """Read what has already arrived on the connections, in turns, and close them."""
+        left = REST_BYTES
+        reading = list(self._connections)
+        while reading and left > 0 and not self._unwritten:
+            connection = reading.pop(0)
+            if taken := connection.read_rest(left):
+                left -= taken
+                reading.append(connection)
         for connection in list(self._connections):
-            if not self._unwritten:
-                connection.read_rest(_REST_BYTES)
             connection.close()
 
     def sync(self) -> None:
         """Force the log to the disk."""
+        self._room = sys.maxsize  # Nothing more will come.
         try:
             self._write_waiting()
             self._log.sync()
         except OSError as error:
             self._notice(f"The log of {self.name!r} could not be written to the disk: {error}.")
 
+    async def keep_on_disk(self) -> None:
+        """Force the log to the disk every moment, in a thread: neither senders nor the application wait for that."""
+        told = False
+        while True:
+            await asyncio.sleep(SYNC_SECONDS)
+            try:
+                if files := self._log.unsynced():
+                    await asyncio.to_thread(files.sync)
+            except OSError as error:
+                if not told:
+                    self._notice(f"The log of {self.name!r} could not be forced to the disk: {error.strerror}.")
+                told = True
+
     def close(self) -> None:
-        """Write what still waits, if that is possible, and close the log."""
+        """Close the connections, write what still waits, if that is possible, and close the log."""
+        self._closed = True
+        for connection in self._connections:
+            connection.close()
         if self._retry is not None:
             self._retry.cancel()
+        self._fullness.close()
+        self._closings.close()
+        self._room = sys.maxsize
         try:
             self._write_waiting()
             self._log.close()
@@ -192,32 +256,38 @@ class Source:
         return not self._connections
 
     def _append(self, payloads: list[bytes]) -> None:
-        before = self._log.data_bytes
+        self._leave_room()
         self._log.append(payloads)
+        size = sum(map(len, payloads))
+        self._room -= size
         self._total_messages += len(payloads)
-        self._total_bytes += self._log.data_bytes - before
+        self._total_bytes += size
         self._on_append()
 
-    def _check_backlog(self) -> None:
-        """Hold the senders back if too much is not processed yet, let them go on when it is much less."""
-        committed = self._log.committed
-        try:
-            unprocessed = self._log.bytes_after(committed)
-        except OSError:
-            # No file can be opened just now. Messages that are safely in the log must not suffer from that.
-            return
-        # Empty messages take up room as well.
-        backlog = unprocessed + OFFSET_SIZE * (self._log.end - committed)
-        if not self._too_much and backlog > self._max_backlog:
-            self._too_much = True
+    def _leave_room(self) -> None:
+        """Refuse to fill the disk up. The log gets shorter only as long as the rest of the application can write."""
+        if self._room <= 0:
+            self._room = room_in(self._log.directory) - ROOM_LEFT
+        if self._room <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _check_room(self) -> None:
+        """Hold the senders back if the log has reached its limit, let them go on when it is well below.
+
+        What counts is what is on the disk. Segments are deleted as a whole, so a log may stay above the limit with all
+        of its messages processed; the next segment then lets it be deleted.
+        """
+        limit = self._limits.max_log
+        if not self._full and self._log.disk_bytes > limit and self._log.committed < self._log.end:
+            self._full = True
             self._hold_back()
-            self._notice(
-                f"{self.name!r} has more than {self._max_backlog} bytes of messages that are not processed "
-                f"yet: its senders have to wait."
+            self._fullness.begin(
+                f"The log of {self.name!r} has reached its limit of {readable_size(limit)} (--max-log): its senders "
+                f"have to wait until the application has processed some of it."
             )
-        elif self._too_much and backlog <= self._max_backlog * 3 // 4:
-            self._too_much = False
-            self._notice(f"{self.name!r} has caught up: its senders are read again.")
+        elif self._full and (self._log.disk_bytes <= limit * 3 // 4 or self._log.committed >= self._log.end):
+            self._full = False
+            self._fullness.end(f"The log of {self.name!r} has room again: its senders need not wait any more.")
             self._go_on()
 
     def _write_waiting(self) -> None:
@@ -226,24 +296,24 @@ class Source:
             del self._unwritten[0]
 
     def _try_again(self) -> None:
+        self._room = 0
         try:
+            self._log.delete_processed()
             self._write_waiting()
         except OSError:
             self._retry = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._try_again)
             return
         self._retry = None
-        self._check_backlog()
+        self._check_room()
         self._notice(f"The log of {self.name!r} can be written again.")
         self._go_on()
 
     def _hold_back(self) -> None:
         for connection in self._connections:
-            if connection.transport is not None:
-                connection.transport.pause_reading()
+            connection.hold(self)
 
     def _go_on(self) -> None:
         if self.held_back:
             return
         for connection in self._connections:
-            if connection.transport is not None:
-                connection.transport.resume_reading()
+            connection.release(self)

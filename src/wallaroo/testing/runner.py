@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wallaroo.engine.chunks import DEAD_LETTERS, Chunk, load_records
-from wallaroo.engine.outbox import Outbox
+from wallaroo.engine.letters import Place
+from wallaroo.engine.outbox import AT_HAND, Outbox
 from wallaroo.engine.plan import Layout, Plan
 from wallaroo.engine.shipping import own_serializers
 from wallaroo.engine.state import MemoryStore
@@ -182,9 +183,17 @@ class _Direct(Outbox):
 class _Raising(_Direct):
     """An outbox that takes no dead letters."""
 
-    def fail(self, pipeline: str, step: str, message: Any, error: BaseException, key: Any = None) -> None:  # noqa: ARG002
+    def fail(
+        self,
+        place: Place,
+        message: Any,
+        error: BaseException,
+        key: Any = AT_HAND,  # noqa: ARG002
+        *,
+        encoding: str | None = None,  # noqa: ARG002
+    ) -> None:
         """Raise the error."""
-        failure = StepError(pipeline, step, message, error)
+        failure = StepError(place.pipeline, place.step, message, error)
         failure.__cause__ = error
         raise _Raised(failure)
 

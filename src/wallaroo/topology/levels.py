@@ -31,7 +31,7 @@ def state_levels(pipelines: Iterable[Pipeline]) -> list[list[State]]:
     mistakes = list(order_mistakes(pipelines))
     if mistakes:
         raise WallarooParameterError(". ".join(mistakes))
-    before = _states_before(_edges(pipelines))
+    before = _states_before(state_hops(pipelines))
     depth: dict[str, int] = {}
     for name in graphlib.TopologicalSorter(before).static_order():
         depth[name] = 1 + max((depth[earlier] for earlier in before.get(name, ())), default=-1)
@@ -54,7 +54,7 @@ def order_mistakes(pipelines: Iterable[Pipeline]) -> Iterator[str]:
             if names.count(name) > 1:
                 twice = f"pipeline {pipeline.name!r} visits the state {name!r} more than once"
                 yield f"{twice}. {_WHY_AND_WAYS_OUT}"
-    edges = _edges(pipelines)
+    edges = state_hops(pipelines)
     while cycle := _cycle(edges):
         hops = "; ".join(f"{_pipelines_named(edges[here, there])} from {here!r} to {there!r}" for here, there in cycle)
         yield f"the pipelines visit shared states in different orders: {hops}. {_WHY_AND_WAYS_OUT}"
@@ -66,7 +66,7 @@ def _states(pipeline: Pipeline) -> list[State]:
     return [step.state for step in pipeline.steps if isinstance(step, StateComputation)]
 
 
-def _edges(pipelines: list[Pipeline]) -> dict[tuple[str, str], list[str]]:
+def state_hops(pipelines: Iterable[Pipeline]) -> dict[tuple[str, str], list[str]]:
     """Return each step from one state to the next, with the names of the pipelines that take it."""
     edges: dict[tuple[str, str], list[str]] = {}
     for pipeline in pipelines:

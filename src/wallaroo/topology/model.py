@@ -13,6 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+REPLAYS = "(replayed dead letters)"
+"""The source that every application has besides those of its pipelines, which may not have its name."""
+
 
 class Decoder(Protocol):
     """Turns the bytes of a source into messages, and says how they are framed."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from wallaroo.errors import WallarooParameterError
 from wallaroo.topology.addresses import clash
 from wallaroo.topology.inspection import MISSING, a_kind_of, accepts, call_text, label
-from wallaroo.topology.model import KeyBy
+from wallaroo.topology.model import REPLAYS, KeyBy
 
 if TYPE_CHECKING:
     from wallaroo.topology.model import Pipeline, State
@@ -274,6 +274,8 @@ def pipeline_name_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
     for name in dict.fromkeys(names):
         if names.count(name) > 1:
             yield f"{names.count(name)} pipelines are called {name!r}: give each pipeline a name of its own"
+    if REPLAYS in names:
+        yield f"a pipeline is called {REPLAYS!r}, which is the name of a source inside: give it another name"
 
 
 def step_name_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:

@@ -1,8 +1,12 @@
-"""Everything that can go wrong in user code, each for the message that asks for it."""
+"""Everything that can go wrong in user code, each for the message that asks for it, until the program is mended."""
 
 import threading
+from pathlib import Path
 
 import wallaroo
+
+MENDED = False
+KEYS = ["a", "b", "c", "z"] if MENDED else ["a", "b", "c"]
 
 
 def application_setup(args):
@@ -12,26 +16,31 @@ def application_setup(args):
     ab.new_pipeline("Troubles", wallaroo.TCPSourceConfig(in_host, in_port, decoder))
     ab.to(check)
     ab.to(expand)
-    ab.to_state_partition(remember, Memory, "memory", first_word, ["a", "b", "c"])
+    ab.to_state_partition(remember, Memory, "memory", first_word, KEYS)
     ab.to_sink(wallaroo.TCPSinkConfig(out_host, out_port, encoder))
     return ab.build()
 
 
 @wallaroo.decoder(header_length=4, length_fmt=">I")
 def decoder(bs):
+    if MENDED:
+        return bs.decode("utf-8", "ignore")
     return bs.decode("utf-8")
 
 
 @wallaroo.computation(name="check")
 def check(text):
-    if "boom" in text:
+    if "boom" in text and not MENDED:
         raise ValueError("cannot work with " + text)
+    # Something outside that is not there yet.
+    if "later" in text and not Path(__file__).with_name("now").exists():
+        raise LookupError("not yet")
     return text
 
 
 @wallaroo.computation_multi(name="expand")
 def expand(text):
-    if "one not many" in text:
+    if "one not many" in text and not MENDED:
         return text
     if "lock" in text:
         return [Locked(text)]
@@ -58,20 +67,22 @@ class Memory:
 
 @wallaroo.partition
 def first_word(text):
+    if MENDED:
+        return text.split(" ")[0]
     first, second = text.split(" ")[:2]
     return first
 
 
 @wallaroo.state_computation(name="remember")
 def remember(text, memory):
-    key, word = text.split(" ")
+    key, _, word = text.partition(" ")
     memory.words.append(word)
-    if word == "explode":
+    if word == "explode" and not MENDED:
         memory.words.append("more")
         raise RuntimeError("exploded")
-    if word == "shapeless":
+    if word == "shapeless" and not MENDED:
         return text
-    if word == "poison":
+    if word == "poison" and not MENDED:
         memory.lock = threading.Lock()
     return ((key, memory.words[-1], len(memory.words)), True)
 
@@ -79,8 +90,8 @@ def remember(text, memory):
 @wallaroo.encoder
 def encoder(data):
     key, word, count = data
-    if word == "unsendable":
+    if word == "unsendable" and not MENDED:
         raise KeyError(word)
-    if word == "number":
+    if word == "number" and not MENDED:
         return count
     return f"{key} {word} => {count}\n"

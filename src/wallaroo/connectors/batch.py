@@ -1,0 +1,74 @@
+"""What a sink is handed at a time, and how far it has got."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+
+
+def _forget(_size: int, _checksum: int) -> None:
+    """Take a note that nobody keeps."""
+
+
+class Batch:
+    """The encoded messages of one batch for one sink, as bodies of whole messages.
+
+    How far the batch has got is noted at the borders between bodies, as a size and the checksum of so many bytes, so
+    that a run that follows a crash can go on from there: if what it computes begins with the very same bytes.
+
+    >>> notes = []
+    >>> batch = Batch(7, [b"one ", b"two ", b"three "], note=lambda *progress: notes.append(progress))
+    >>> batch.acknowledged(10)
+    >>> batch.left, notes == [(8, zlib.crc32(b"one two "))]
+    ([b'three '], True)
+    >>> again = Batch(7, [b"one two ", b"three "])
+    >>> again.go_on(*notes[0])
+    >>> again.left
+    [b'three ']
+    """
+
+    def __init__(self, number: int, bodies: Sequence[bytes], note: Callable[[int, int], None] = _forget) -> None:
+        self.number = number
+        self.bodies = bodies
+        self.size = sum(map(len, bodies))
+        self.done = 0
+        """How many bytes need not be sent (again); always a border."""
+        self._checksum = 0
+        self._border = 0
+        self._note = note
+
+    @property
+    def left(self) -> Sequence[bytes]:
+        """Return the bodies behind the border that has been reached."""
+        return self.bodies[self._border :]
+
+    def go_on(self, size: int, checksum: int) -> None:
+        """Go on where an earlier run had got to, unless this batch does not begin with what that run had sent."""
+        self._advance(size)
+        if (self.done, self._checksum) != (size, checksum):
+            self._restart()
+
+    def acknowledged(self, size: int) -> None:
+        """Take note that the receiver's machine has the first `size` bytes."""
+        if size >= self.size:
+            return  # There is nothing to go on with: that all of a batch was sent is recorded elsewhere.
+        before = self.done
+        self._advance(size)
+        if self.done > before:
+            self._note(self.done, self._checksum)
+
+    def begin_again(self) -> None:
+        """Have the whole batch sent, whatever has got through: a receiver may have died with what it had not read."""
+        if self._border:
+            self._restart()
+            self._note(0, 0)
+
+    def _advance(self, size: int) -> None:
+        while self._border < len(self.bodies) and self.done + len(self.bodies[self._border]) <= size:
+            body = self.bodies[self._border]
+            self._checksum = zlib.crc32(body, self._checksum)
+            self.done += len(body)
+            self._border += 1
+
+    def _restart(self) -> None:
+        self.done = self._checksum = self._border = 0

@@ -1,0 +1,109 @@
+"""Failures that pass: what to wait for, and for how long, before a query that has failed is started again.
+
+A full disk is waited for as long as it takes. Workers that died, or an ingress that did not answer, get a few more
+tries, since a message that kills its worker would kill the next one as well.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from wallaroo.connectors.base import Notice
+from wallaroo.engine.failures import OUR_OWN, cannot_go_on, cause
+from wallaroo.engine.home import Home
+from wallaroo.files import room_in
+
+ENOUGH_ROOM = 16 << 20
+"""How many bytes must be free before a query is started again. New state stores take four of these MiB each."""
+
+_TRIES = 4
+_LONGEST_PAUSE = 30.0
+_LOOK_SECONDS = 0.5
+_TRY_ANYWAY_SECONDS = 60.0
+
+_NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|File too large|\(NoSpace\)")
+_LOST = re.compile(
+    r"Python worker exited unexpectedly|Python worker failed to connect back|ExecutorLostFailure"
+    r"|Executor heartbeat timed out|FetchFailed|The process that accepts connections does not answer"
+)
+
+
+class Comeback:
+    """Decides for each failure of a run's query whether, and when, the query may start again."""
+
+    def __init__(self, home: Home, folders: Sequence[Path], interrupted: threading.Event, notice: Notice) -> None:
+        self._home = home
+        self._folders = [home.path, *folders]
+        self._interrupted = interrupted
+        self._notice = notice
+        self._trouble = ""
+        self._tries = 0
+        self._batches = 0
+
+    def passes(self, failure: str) -> bool:
+        """Tell whether the cause of a failure may go away by itself, or with a little help, while the run goes on."""
+        return _says_no_room(failure) or bool(_LOST.search(failure)) or self._full_folder() is not None
+
+    def wait(self, failure: str, batches: int) -> bool:
+        """Return true when the query may start again, and false when the run is asked to stop instead.
+
+        `batches` is how many batches have been done so far: with each of them the tries begin anew.
+
+        Raises:
+            WallarooError: The failure is not one that passes, or it came too often.
+        """
+        self.progress(batches)
+        self._tries += 1
+        if _says_no_room(failure):
+            return self._room_comes(cause(failure))
+        if not self.passes(failure) or self._tries > _TRIES:
+            raise cannot_go_on(cause(failure), self._home)
+        if self._full_folder():
+            # Not everything that fails on a full disk says why.
+            return self._room_comes(cause(failure))
+        self._tell(f"A batch failed: {cause(failure).rstrip('.')}. It is computed again; nothing is lost.")
+        return not self._interrupted.wait(self._pause())
+
+    def progress(self, batches: int) -> None:
+        """Take note of how many batches have been done, and say so if that ends a trouble."""
+        if batches == self._batches:
+            return
+        self._batches = batches
+        self._tries = 0
+        if self._trouble:
+            self._trouble = ""
+            self._notice("The application goes on.")
+
+    def _full_folder(self) -> Path | None:
+        return next((folder for folder in self._folders if room_in(folder) < ENOUGH_ROOM), None)
+
+    def _room_comes(self, reason: str) -> bool:
+        """Wait for room. Now and then it is tried without: what is too little for one application may do for this."""
+        folder = self._full_folder()
+        where = f"The disk that holds {folder} is full." if folder else f"A disk is full: {reason.rstrip('.')}."
+        self._tell(f"{where} The application waits for room there; nothing is lost.")
+        deadline = time.monotonic() + _TRY_ANYWAY_SECONDS
+        if self._interrupted.wait(self._pause()):
+            return False
+        while self._full_folder() and time.monotonic() < deadline:
+            if self._interrupted.wait(_LOOK_SECONDS):
+                return False
+        return True
+
+    def _pause(self) -> float:
+        return min(2.0 ** (self._tries - 1), _LONGEST_PAUSE)
+
+    def _tell(self, text: str) -> None:
+        """Say what the trouble is, once as long as it lasts."""
+        if text != self._trouble:
+            self._trouble = text
+            self._notice(text)
+
+
+def _says_no_room(failure: str) -> bool:
+    # What our own code found is in words of its own; those may quote an error of a user's code.
+    return bool(_NO_ROOM.search(failure)) and not OUR_OWN.search(failure)

@@ -1,0 +1,153 @@
+"""Where a message for a state came from: found out afterwards, only for messages that fail.
+
+Messages do not carry their position; that would cost something for each of them. But a log keeps what it has until the
+batch is committed, and user code gives the same results for the same messages, as it has to for a batch that is
+repeated. So the first stage runs once more over the stretch of the log that a chunk came from, its results noted
+with their positions, until the message is met. Where the program then gives another message, the position is not told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from wallaroo.engine.chunks import Chunk, Serializer
+from wallaroo.engine.first_stage import FirstStage, SourceLine
+from wallaroo.engine.letters import Letter, serializer_bytes
+from wallaroo.engine.outbox import USER_ERRORS, Outbox
+from wallaroo.engine.plan import Plan, StepRoute
+from wallaroo.ingress.log_reader import LogReader
+
+_FURTHEST_BYTES = 64 << 20
+"""How much of a log is looked through; a task takes less."""
+
+Noted = tuple[dict[str, Any], Any]
+"""An origin and its message."""
+
+
+class ArrivedChunk:
+    """A chunk as it arrived at a state, for the messages of it that fail."""
+
+    def __init__(self, chunk: Chunk, serializer: Serializer, find: Callable[[Chunk, Any, int, Any], Any]) -> None:
+        self._chunk = chunk
+        self._serializer = serializer
+        self._find = find
+
+    @cached_property
+    def _messages(self) -> dict[Any, list[Any]]:
+        return self._serializer.load_messages(self._chunk.body)
+
+    def message(self, key: Any, index: int) -> Any:
+        """Return a message as it was before any user code had it."""
+        return self._messages[key][index]
+
+    def origin(self, key: Any, index: int) -> dict[str, Any]:
+        """Say where a message came from."""
+        found: dict[str, Any] = self._find(self._chunk, key, index, self._messages[key][index])
+        return found
+
+
+class Retracing:
+    """The first stage once more, from `start` in the log of a source, as far as it takes."""
+
+    def __init__(self, plan: Plan, line_for: Callable[[Outbox], SourceLine], log: LogReader, start: int) -> None:
+        self._outbox = _Noting(plan)
+        self._serializer = plan.serializer
+        with self._outbox.capturing():
+            self._stage = FirstStage(self._outbox, line_for(self._outbox))
+        self._pieces = log.read(start, log.limit(start, _FURTHEST_BYTES))
+        self._travelled: defaultdict[tuple[int, int, Any], _Travelled] = defaultdict(_Travelled)
+
+    def origin_of_packed(self, route: int, part: int, key: Any, index: int) -> dict[str, Any] | None:
+        """Return where the `index`-th message for a key came from, None if that cannot be told."""
+        noted = self._noted(route, part, key, index)
+        return None if noted is None else noted[0]
+
+    def origin_of_arrived(self, chunk: Chunk, key: Any, index: int, message: Any) -> dict[str, Any] | None:
+        """The same for a message that arrived: others of its key may have failed before they were sent."""
+        travelled = self._travelled[chunk.route, chunk.part, key]
+        while len(travelled.noted) <= index:
+            noted = self._noted(chunk.route, chunk.part, key, travelled.tried)
+            if noted is None:
+                return None
+            travelled.tried += 1
+            with contextlib.suppress(*USER_ERRORS):
+                self._outbox.try_travel(key, noted[1])
+                travelled.noted.append(noted)
+        origin, same = travelled.noted[index]
+        return origin if self._is_same(same, message) else None
+
+    def _is_same(self, one: Any, other: Any) -> bool:
+        packed, way = serializer_bytes(one, self._serializer)
+        return (packed, way) == serializer_bytes(other, self._serializer) or bool(one == other)
+
+    def _noted(self, route: int, part: int, key: Any, index: int) -> Noted | None:
+        """Return the `index`-th message for a key in a part of the output, reading on until there is one."""
+        while len(noted := self._outbox.noted(route, part, key)) <= index:
+            if self._outbox.parts_done > part:
+                return None
+            try:
+                first, payloads = next(self._pieces)
+            except StopIteration:
+                return None
+            self._stage.run(first, payloads)
+            if self._stage.is_full:
+                self._outbox.end_part()
+        return noted[index]
+
+
+class _Travelled:
+    """The messages for one key that could be sent, of those that were tried."""
+
+    def __init__(self) -> None:
+        self.tried = 0
+        self.noted: list[Noted] = []
+
+
+class _NotingList(list[Any]):
+    """Takes a message together with where it came from."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        super().__init__()
+        self._outbox = outbox
+
+    def append(self, message: Any) -> None:
+        super().append((self._outbox.origin(), message))
+
+
+class _Noting(Outbox):
+    """An outbox from which nothing leaves."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._done: list[dict[int, dict[Any, list[Noted]]]] = []
+
+    def keyed(self, route: StepRoute) -> defaultdict[Any, list[Any]]:
+        """Return lists that note origins."""
+        return self._keyed.setdefault(route.number, defaultdict(lambda: _NotingList(self)))
+
+    def keep(self, letter: Letter) -> None:
+        """Ignore what fails: it did so before, and is told already."""
+
+    @property
+    def parts_done(self) -> int:
+        """Return how many parts of the output are complete."""
+        return len(self._done)
+
+    def noted(self, route: int, part: int, key: Any) -> list[Noted]:
+        """Return the messages for a key in a part of the output; none where it cannot be told which they are."""
+        if part > len(self._done):
+            return []
+        of_part: Mapping[int, dict[Any, list[Noted]]] = self._done[part] if part < len(self._done) else self._keyed
+        groups = of_part.get(route, {})
+        if isinstance(key, str) and len(key) == 1 and ord(key) in groups:
+            return []  # Some may have been put to the letter of their number, behind its own.
+        return groups.get(key, [])
+
+    def end_part(self) -> None:
+        """Begin a new part, where the first stage did."""
+        self._done.append({number: dict(groups) for number, groups in self._keyed.items()})
+        self.clear()

@@ -1,0 +1,82 @@
+"""The receiver on the page about sinks keeps each batch once, also when it is killed."""
+
+import re
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from wallaroo.connectors.batch import Batch
+from wallaroo.connectors.batch_frames import ANSWER, HEADER
+from wallaroo.connectors.tcp_once import ConfirmedTcpSink
+
+from ..examples.readme import blocks  # noqa: TID252 - tests are not installed
+
+PAGE = (Path(__file__).parents[2] / "docs" / "sinks.md").read_text()
+PATIENCE = 60
+
+
+@pytest.fixture
+def address():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()
+
+
+@pytest.fixture
+def start(tmp_path, address):
+    """Start the page's receiver; whatever still runs at the end is stopped."""
+    [program] = blocks(PAGE, "python")
+    assert "7002" in program
+    (tmp_path / "receiver.py").write_text(program.replace("7002", str(address[1])))
+    started = []
+
+    def run():
+        started.append(subprocess.Popen([sys.executable, "receiver.py"], cwd=tmp_path))
+        return started[-1]
+
+    yield run
+    for receiver in started:
+        receiver.kill()
+        receiver.wait(PATIENCE)
+
+
+@pytest.fixture
+def sink(address):
+    def make(application):
+        return ConfirmedTcpSink(*address, threading.Event(), lambda _: None, application=application)
+
+    return make
+
+
+def test_the_receiver_on_the_page(start, sink, tmp_path):
+    one, other = sink("0" * 32), sink("1" * 32)
+    receiver = start()
+    one.deliver(Batch(0, [b"zero ", b"and more"]))
+    one.deliver(Batch(3, [b"three"]))
+    one.close()
+    receiver.kill()
+    receiver.wait(PATIENCE)
+    start()
+    # The first of another run, which had not heard that its batch was confirmed.
+    one.deliver(Batch(3, [b"three, computed anew"]))
+    one.deliver(Batch(4, [b""]))
+    one.close()
+    other.deliver(Batch(0, [b"zero of another"]))
+    other.close()
+    found = sqlite3.connect(tmp_path / "received.db")
+    rows = found.execute("SELECT number, body FROM batches ORDER BY number, body").fetchall()
+    found.close()
+    assert rows == [(0, b"zero and more"), (0, b"zero of another"), (3, b"three"), (4, b"")]
+
+
+def test_the_tables_have_the_layout_of_the_frames():
+    rows = re.findall(r"^\| (\d+) to (\d+) \|", PAGE, re.MULTILINE)
+    sizes = [int(last) - int(first) + 1 for first, last in rows]
+    assert sizes == [4, 16, 8, 8, 8]
+    assert sum(sizes[:4]) == HEADER.size
+    assert sizes[4] == ANSWER.size
+    assert f"| {HEADER.size} and on |" in PAGE

@@ -1,0 +1,108 @@
+"""When a query that has failed is started again, and when the run ends."""
+
+import threading
+
+import pytest
+
+from wallaroo.engine import comeback
+from wallaroo.engine.comeback import Comeback
+from wallaroo.engine.home import Home
+from wallaroo.errors import WallarooError
+
+NO_ROOM = [
+    "Caused by: java.io.IOException: No space left on device",
+    "OSError: [Errno 28] No space left on device",
+    "org.rocksdb.RocksDBException: While appending to file: 000012.log: No space left on device",
+    "OSError: [Errno 122] Disk quota exceeded",
+]
+LOST = [
+    "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",
+    "ExecutorLostFailure (executor 0 exited caused by one of the running tasks)",
+    "wallaroo.errors.WallarooError: The process that accepts connections does not answer on /tmp/x (gone).",
+]
+FINAL = [
+    "wallaroo.ingress.log_format.LogCorruptError: The log file 0.data is damaged",
+    "ValueError: boom",
+    # Words of a user's, in an error of ours.
+    "wallaroo.errors.ErrorPolicyError: Pipeline 'p' failed\nOSError: [Errno 28] No space left on device",
+]
+
+
+@pytest.fixture
+def interrupted():
+    return threading.Event()
+
+
+@pytest.fixture
+def notices():
+    return []
+
+
+@pytest.fixture
+def run(tmp_path, interrupted, notices, monkeypatch):
+    monkeypatch.setattr(comeback, "_LONGEST_PAUSE", 0.001)
+    return Comeback(Home(tmp_path), [], interrupted, notices.append)
+
+
+@pytest.mark.parametrize("failure", NO_ROOM)
+def test_a_full_disk_is_waited_for_however_often(run, notices, failure):
+    assert all(run.wait(failure, batches=5) for _ in range(20))
+    (notice,) = notices
+    assert notice.startswith("A disk is full: ")
+    assert notice.endswith("nothing is lost.")
+    run.progress(5)
+    assert len(notices) == 1
+    run.progress(6)
+    assert notices[1:] == ["The application goes on."]
+    # The next time it is told again.
+    assert run.wait(failure, batches=6)
+    assert notices[2:] == [notice]
+
+
+def test_the_full_disk_is_named_and_room_is_waited_for(run, notices, tmp_path, monkeypatch, interrupted):
+    monkeypatch.setattr(comeback, "ENOUGH_ROOM", 1 << 60)
+    threading.Timer(0.3, interrupted.set).start()
+    assert not run.wait(NO_ROOM[0], batches=0)
+    assert notices == [
+        f"The disk that holds {tmp_path} is full. The application waits for room there; nothing is lost."
+    ]
+    interrupted.clear()
+    threading.Timer(0.3, monkeypatch.undo).start()
+    assert run.wait(NO_ROOM[0], batches=0)
+
+
+def test_what_fails_on_a_full_disk_need_not_say_why(run, notices, monkeypatch):
+    monkeypatch.setattr(comeback, "ENOUGH_ROOM", 1 << 60)
+    monkeypatch.setattr(comeback, "_TRY_ANYWAY_SECONDS", 0.0)
+    failure = "Mkdirs failed to create file:/checkpoint"
+    assert run.passes(failure)
+    assert all(run.wait(failure, batches=0) for _ in range(4))
+    assert "is full" in notices[0]
+    # But a disk that is always nearly full is not blamed for ever.
+    with pytest.raises(WallarooError, match="Mkdirs failed"):
+        run.wait(failure, batches=0)
+
+
+@pytest.mark.parametrize("failure", LOST)
+def test_workers_that_keep_dying_end_the_run_after_some_tries(run, notices, failure):
+    for batches in range(3):
+        # Each time some batches get through, the tries begin anew.
+        assert all(run.wait(failure, batches) for _ in range(4))
+    with pytest.raises(WallarooError, match="The application cannot go on"):
+        run.wait(failure, batches=2)
+    assert [notice.endswith("It is computed again; nothing is lost.") for notice in notices[::2]] == [True] * 3
+    assert notices[1::2] == ["The application goes on."] * 2
+
+
+@pytest.mark.parametrize("failure", FINAL)
+def test_other_failures_end_the_run(run, notices, failure):
+    assert not run.passes(failure)
+    with pytest.raises(WallarooError, match="The application cannot go on"):
+        run.wait(failure, batches=0)
+    assert notices == []
+
+
+def test_a_run_that_is_asked_to_stop_does_not_wait(run, interrupted):
+    interrupted.set()
+    assert not run.wait(NO_ROOM[0], batches=0)
+    assert not run.wait(LOST[0], batches=0)

@@ -1,0 +1,125 @@
+"""What a log leaves of its disk, and what it forces onto it."""
+
+import asyncio
+import os
+
+import pytest
+
+from wallaroo.ingress import source as source_module
+from wallaroo.ingress.config import IngressConfig, SourceEndpoint
+from wallaroo.ingress.log import LogReader, LogWriter
+from wallaroo.ingress.log_format import segment_paths, segment_starts
+from wallaroo.ingress.server import IngressServer
+
+from .conftest import make_decoder
+
+NAME = "numbers"
+
+
+@pytest.fixture
+def config(tmp_path):
+    endpoint = SourceEndpoint(NAME, "127.0.0.1", 0, make_decoder(), str(tmp_path / "log"))
+    return IngressConfig([endpoint], str(tmp_path / "control"), "token")
+
+
+def in_log(config):
+    reader = LogReader(config.sources[0].log_directory)
+    return [payload for _, payloads in reader.read(0, reader.end()) for payload in payloads]
+
+
+def run(config, scenario):
+    """Run a scenario with a source that nobody connects to, and return what was told."""
+    notices = []
+
+    async def serve():
+        server = IngressServer(config, notices.append)
+        await server.start()
+        try:
+            await asyncio.wait_for(scenario(server.sources[NAME]), 60)
+        finally:
+            server.close()
+
+    asyncio.run(serve())
+    return notices
+
+
+async def until(condition):
+    while not condition():  # noqa: ASYNC110 - what is waited for happens in files
+        await asyncio.sleep(0.005)
+
+
+def test_a_log_leaves_room_to_the_rest_of_the_application(config, monkeypatch):
+    monkeypatch.setattr(source_module, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(source_module, "ROOM_LEFT", 1 << 60)
+
+    async def scenario(source):
+        source.received([b"one"])
+        assert source.held_back
+        assert in_log(config) == []
+        monkeypatch.setattr(source_module, "ROOM_LEFT", 0)
+        await until(lambda: not source.held_back)
+        source.received([b"two"])
+
+    notices = run(config, scenario)
+    assert "cannot be written: No space left on device" in notices[0]
+    assert notices[1:] == [f"The log of {NAME!r} can be written again."]
+    assert in_log(config) == [b"one", b"two"]
+
+
+def test_at_the_end_what_was_received_is_written_all_the_same(config, monkeypatch):
+    monkeypatch.setattr(source_module, "ROOM_LEFT", 1 << 60)
+
+    async def scenario(source):
+        source.received([b"one"])
+        source.sync()
+
+    run(config, scenario)
+    assert in_log(config) == [b"one"]
+
+
+def test_a_segment_of_processed_messages_gives_its_room_back(tmp_path):
+    with LogWriter(tmp_path) as writer:
+        writer.append([b"x" * 1000] * 10)
+        writer.delete_before(9)
+        writer.delete_processed()
+        assert segment_starts(tmp_path) == [0]
+        writer.delete_before(10)
+        assert segment_starts(tmp_path) == [0]
+        writer.delete_processed()
+        assert (writer.start, writer.end, writer.data_bytes) == (10, 10, 0)
+        assert segment_starts(tmp_path) == [10]
+        writer.delete_processed()
+        assert writer.append([b"new"]) == 11
+
+
+def test_what_was_appended_is_forced_to_the_disk_in_a_moment(config, monkeypatch):
+    monkeypatch.setattr(source_module, "SYNC_SECONDS", 0.01)
+    forced = []
+    fsync = os.fsync
+
+    def noting(file):
+        fsync(file)
+        forced.append(os.fstat(file).st_ino)
+
+    async def scenario(source):
+        monkeypatch.setattr(os, "fsync", noting)
+        await asyncio.sleep(0.1)
+        assert forced == []
+        source.received([b"one"])
+        paths = segment_paths(source._log.directory, 0)
+        inodes = [path.stat().st_ino for path in (*paths, source._log.directory)]
+        await until(lambda: len(forced) == len(inodes))
+        # The records of the blocks go last of the files: they make the rest count.
+        assert forced == inodes
+
+    run(config, scenario)
+
+
+def test_files_are_forced_to_the_disk_though_the_log_has_gone_on(tmp_path):
+    with LogWriter(tmp_path, segment_bytes=1) as writer:
+        assert writer.unsynced() is None
+        writer.append([b"one"])
+        files = writer.unsynced()
+        assert writer.unsynced() is None
+        writer.append([b"two"])
+    files.sync()

@@ -1,0 +1,155 @@
+"""The application under test: started again and again on one directory, and the parts of it that can be struck."""
+
+import contextlib
+import json
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+from tests.system.cluster import Cluster
+from tests.system.harness import PATIENCE, READY, Machida, busy_workers, family
+
+from .oracle import Known
+from .receiver import ChaosReceiver
+from .schedule import Fault
+from .traffic import Address
+
+_APPS = Path(__file__).parent / "apps"
+_PIPELINE = "sequence"
+_SNAPSHOTS_OFTEN = {
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
+    "spark.sql.streaming.stateStore.maintenanceInterval": "1s",
+}
+
+
+class Application:
+    """The sequence application, its receiver, and its directory."""
+
+    def __init__(self, folder: Path, cluster: Cluster | None = None) -> None:
+        self.home = folder / "home"
+        self._cluster = cluster
+        self.receiver = ChaosReceiver(self._look)
+        self.runs: list[Machida] = []
+        self._freezing = threading.Lock()
+
+    @property
+    def run(self) -> Machida:
+        """Return the run that was started last."""
+        return self.runs[-1]
+
+    @property
+    def is_ready(self) -> bool:
+        """Tell whether the application runs and has said so."""
+        return bool(self.runs) and self.run.is_running and READY in self.run.output
+
+    def start(self) -> None:
+        """Start the application, with the same command each time; does not wait for it."""
+        self.receiver.take_note()
+        conf = [part for item in _SNAPSHOTS_OFTEN.items() for part in ("--spark-conf", "=".join(item))]
+        master = ["--master", self._cluster.url] if self._cluster else ["--worker-count", "2"]
+        places = ["--in", "127.0.0.1:0", "--out", self.receiver.address, "--resilience-dir", self.home]
+        self.runs.append(Machida("--application-module", "sequence", *places, *conf, *master, folder=_APPS))
+
+    def address(self) -> Address | None:
+        """Return where the source listens, None while nobody knows."""
+        return self.run.address(_PIPELINE) if self.is_ready else None
+
+    def targets(self, fault: Fault) -> list[psutil.Process]:
+        """Return the processes of which a fault strikes one; there may be none just now."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            match fault:
+                case Fault.KILL_DRIVER | Fault.FREEZE_DRIVER:
+                    return [psutil.Process(self.run.pid)] if self.run.is_running else []
+                case Fault.KILL_JVM | Fault.FREEZE_JVM:
+                    return [process for process in family(self.run) if process.name() == "java"]
+                case Fault.KILL_INGRESS | Fault.FREEZE_INGRESS:
+                    return [process for process in family(self.run) if process.cmdline()[-1:] == ["wallaroo.ingress"]]
+                case Fault.KILL_EXECUTOR:
+                    return self._cluster.executors() if self._cluster else []
+                case _:
+                    return busy_workers(self.run)
+        return []
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Keep the driver from running for the time of a `with` block."""
+        with self._freezing:
+            drivers = self.targets(Fault.FREEZE_DRIVER)
+            for driver in drivers:
+                driver.suspend()
+                _wait_until_suspended(driver)
+            try:
+                yield
+            finally:
+                _resume(drivers)
+
+    def thaw(self, processes: list[psutil.Process]) -> None:
+        """Let processes go on that were frozen."""
+        with self._freezing:
+            _resume(processes)
+
+    def newest_segment(self) -> tuple[str, int]:
+        """Return the newest segment of the source's log: its name, and how many bytes of messages it has."""
+        found = sorted(self.home.glob(f"log/{_PIPELINE}-*/*.data"))
+        with contextlib.suppress(FileNotFoundError):
+            if found:
+                return found[-1].name, found[-1].stat().st_size
+        return "", 0
+
+    def snapshots(self) -> set[Path]:
+        """Return what there is of snapshots of the state, finished or not."""
+        with contextlib.suppress(FileNotFoundError):
+            written = self.home.glob("checkpoint/state/*/*/*.zip*")
+            prepared = self.home.glob("scratch/*/StateStoreId*/checkpoint-*.tmp")
+            return {*written, *prepared}
+        return set()
+
+    def last_recorded(self) -> int:
+        """Return the last batch that was recorded as sent."""
+        return self._ledger()[0]
+
+    def _ledger(self) -> tuple[int, tuple[int, int]]:
+        """Return the last batch that was recorded, and the last note of how many bytes of a batch were sent."""
+        recorded, part = -1, (-1, 0)
+        with contextlib.suppress(FileNotFoundError):
+            for line in (self.home / "ledger").read_text().splitlines():
+                match line.split("\t"):
+                    case [batch, self.receiver.address]:
+                        recorded = int(batch)
+                    case [batch, self.receiver.address, size, _]:
+                        part = int(batch), int(size)
+        return recorded, part
+
+    def _look(self) -> Known:
+        """Return what the directory says of batches."""
+        ends = {}
+        for path in self.home.glob("checkpoint/offsets/[0-9]*"):
+            with contextlib.suppress(FileNotFoundError):
+                ends[int(path.name)] = json.loads(path.read_text().splitlines()[-1])["sources"][_PIPELINE]
+        recorded, part = self._ledger()
+        return Known(recorded, ends, part)
+
+    def clean_up(self) -> None:
+        """End everything."""
+        for run in self.runs:
+            run.clean_up()
+        self.receiver.clean_up()
+
+
+def _wait_until_suspended(process: psutil.Process) -> None:
+    """Wait until no thread of a process runs any more."""
+    deadline = time.monotonic() + PATIENCE
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{process.pid}/task").iterdir():
+            while (task / "stat").read_text().rpartition(") ")[2][0] not in "TZX":
+                assert time.monotonic() < deadline, f"{process} does not stop"
+                time.sleep(0.001)
+
+
+def _resume(processes: list[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGCONT)

@@ -1,0 +1,214 @@
+"""Performs a schedule: traffic all the time, the faults at their moments, and the oracle at the end."""
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import psutil
+from tests.system.cluster import Cluster
+from tests.system.harness import PATIENCE
+
+from wallaroo.ingress.log import SEGMENT_BYTES
+
+from .application import Application
+from .oracle import Verdict, judge
+from .schedule import Fault, Moment, Schedule, Strike
+from .traffic import Traffic
+
+_ROOM_FOR_THE_LAST_LINES = 1 << 20
+
+
+@dataclass
+class Result:
+    """How a schedule went."""
+
+    schedule: Schedule
+    verdict: Verdict
+    starts: int
+    seconds: float
+
+    def __str__(self) -> str:
+        verdict = self.verdict
+        return (
+            f"seed {self.schedule.seed}: {self.schedule} | {verdict.messages:,} messages, {self.starts} starts, "
+            f"{verdict.repeats:,} repeats in {verdict.repeated_batches} batches, {self.seconds:.0f} s | {verdict}"
+        )
+
+
+def perform(schedule: Schedule, folder: Path) -> Result:
+    """Perform a schedule with all its files in `folder`, and judge what came of it."""
+    began = time.monotonic()
+    with contextlib.ExitStack() as cleanup:
+        cluster = Cluster(folder) if schedule.cluster else None
+        if cluster is not None:
+            cleanup.callback(cluster.clean_up)
+        application = Application(folder, cluster)
+        cleanup.callback(application.clean_up)
+        traffic = Traffic(schedule.seed, application.address)
+        conductor = Conductor(schedule.seed, application, traffic)
+        try:
+            verdict = conductor.perform(schedule)
+        except AssertionError as error:
+            verdict = Verdict([str(error)], 0, 0, 0)
+            traffic.give_up()
+        finally:
+            for number, run in enumerate(application.runs):
+                (folder / f"run{number}.out").write_text(run.output)
+    return Result(schedule, verdict, len(application.runs), time.monotonic() - began)
+
+
+class Conductor:
+    """Strikes an application, and starts it again when it has ended of that."""
+
+    def __init__(self, seed: int, application: Application, traffic: Traffic) -> None:
+        self._application = application
+        self._traffic = traffic
+        self._choose = random.Random(f"targets {seed}")
+        self._timers: list[threading.Timer] = []
+        self._may_end = False
+        """Whether what has struck the present run may have ended it: it had not been ready."""
+
+    def perform(self, schedule: Schedule) -> Verdict:
+        """Perform a whole schedule."""
+        self.start()
+        self._traffic.flow()
+        for strike in schedule.strikes:
+            self.strike(strike, self._wait_for(strike))
+            self._traffic.flood(on=False)
+            if strike.moment is Moment.DELIVERY:
+                self._application.receiver.go_on()
+        self.calm_down()
+        self._traffic.end()
+        return self.finish()
+
+    def start(self) -> None:
+        """Start the application, without waiting for it."""
+        self._may_end = False
+        self._application.start()
+
+    def wait_until_ready(self) -> None:
+        """Wait until the application is ready; where a strike has ended the start, start again."""
+        while not self._application.is_ready:
+            run = self._application.run
+            if run.is_running:
+                time.sleep(0.01)
+                continue
+            assert self._may_end, f"the application has ended with {run.exit_code()}:\n{run.output}"
+            self.start()
+
+    def strike(self, strike: Strike, targets: Sequence[psutil.Process] = ()) -> None:
+        """Let a fault strike; if it ends the application, start it again, without waiting for it.
+
+        One of `targets` is struck, or, if there are none, of the processes that are found when the time has come.
+        """
+        time.sleep(strike.delay)
+        application = self._application
+        match strike.fault:
+            case Fault.TEAR_SENDER:
+                self._traffic.tear()
+            case Fault.CLOSE_RECEIVER:
+                application.receiver.close(application.frozen)
+                self._later(strike.seconds, application.receiver.open)
+            case Fault.HOLD_RECEIVER:
+                application.receiver.hold()
+                self._later(strike.seconds, application.receiver.go_on)
+            case Fault.STOP:
+                self.stop()
+                self.start()
+            case fault:
+                # A run that is not ready is not yet looked after: it may end of anything.
+                self._may_end |= not application.is_ready
+                if targets := targets or application.targets(fault):
+                    self._strike_process(strike, self._choose.choice(targets))
+
+    def _strike_process(self, strike: Strike, target: psutil.Process) -> None:
+        run = self._application.run
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if strike.fault.name.startswith("FREEZE"):
+                target.suspend()
+                self._later(strike.seconds, lambda: self._application.thaw([target]))
+                return
+            if strike.fault is Fault.KILL_DRIVER:
+                run.kill()
+            else:
+                target.kill()
+        if strike.fault is Fault.KILL_JVM:
+            code = run.exit_code()
+            assert code > 0, f"without its JVM the application ended with {code}:\n{run.output}"
+        if strike.fault in {Fault.KILL_DRIVER, Fault.KILL_JVM}:
+            self.start()
+
+    def stop(self) -> None:
+        """Stop the application in good order."""
+        run, ready = self._application.run, self._application.is_ready
+        run.ask_to_stop()
+        code = run.exit_code()
+        assert code == 0 or (not ready and self._may_end), f"stopped with {code}:\n{run.output}"
+
+    def calm_down(self) -> None:
+        """Wait until nothing is frozen, away or on hold any more, and the application is ready."""
+        for timer in self._timers:
+            timer.join(PATIENCE)
+        self._application.receiver.open()
+        self._application.receiver.go_on()
+        self.wait_until_ready()
+
+    def wait_for_all(self) -> None:
+        """Wait until everything that was accepted has come out: the last message of every key has."""
+        lines = [line.encode() for line in self._traffic.roll_call()]
+        latest = partial(self._application.receiver.latest, _ROOM_FOR_THE_LAST_LINES)
+        self._application.run.wait_until(lambda: all(line in latest() for line in lines), "the roll call")
+
+    def finish(self) -> Verdict:
+        """Let everything that was accepted come out, stop, and judge."""
+        receiver = self._application.receiver
+        self.wait_for_all()
+        self._application.run.stop()
+        receiver.wait_for_the_end()
+        verdict = judge(self._traffic.sent, receiver.received)
+        for ended in self._application.runs:
+            ended.nothing_left()
+            if "Traceback" in ended.output or "Exception in thread" in ended.output:
+                verdict.violations.append(f"a traceback on the screen:\n{ended.output}")
+        if (self._application.home / "dead-letters.jsonl").exists():
+            verdict.violations.append("messages became dead letters")
+        return verdict
+
+    def _wait_for(self, strike: Strike) -> list[psutil.Process]:
+        """Wait for the moment of a strike; return its targets if there will be no time to look for them."""
+        if strike.moment in {Moment.NEXT, Moment.RECOVERY}:
+            return []
+        self.wait_until_ready()
+        application, run = self._application, self._application.run
+        match strike.moment:
+            case Moment.CALM:
+                before = application.receiver.size
+                run.wait_until(lambda: application.receiver.size > before, "a line")
+            case Moment.ROLLOVER:
+                segment, _ = application.newest_segment()
+                self._traffic.flood(on=True)
+                full = (segment, SEGMENT_BYTES)
+                run.wait_until(lambda: application.newest_segment() >= full, "the end of a segment")
+            case Moment.SNAPSHOT:
+                there = application.snapshots()
+                run.wait_until(lambda: application.snapshots() - there, "a snapshot")
+            case Moment.RECORD:
+                targets = application.targets(strike.fault)
+                before = application.last_recorded()
+                run.wait_until(lambda: application.last_recorded() > before, "a record", pause=0.0002)
+                return targets
+            case Moment.DELIVERY:
+                application.receiver.hold()
+                run.wait_until(lambda: application.receiver.is_behind, "a batch that waits for the receiver")
+        return []
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        timer = threading.Timer(seconds, action)
+        timer.daemon = True
+        timer.start()
+        self._timers.append(timer)

@@ -1,0 +1,26 @@
+"""Some schedules of faults in which every kind occurs; `make chaos` runs others, for as long as one likes."""
+
+import pytest
+
+from .conductor import perform
+from .schedule import Fault, Moment, make_schedule
+
+SEEDS = [201, 58846, 35903]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_the_guarantees_promise_holds_whatever_strikes(seed, tmp_path):
+    result = perform(make_schedule(seed), tmp_path)
+    print(result)
+    assert not result.verdict.violations, f"run it again with `make chaos SEED={seed}`: {result}"
+
+
+def test_every_kind_of_fault_strikes_at_every_kind_of_moment():
+    struck = set().union(*(make_schedule(seed).kinds for seed in SEEDS))
+    assert {*map(str, Fault), *map(str, Moment)} <= struck
+
+
+def test_a_seed_makes_the_same_schedule_each_time():
+    assert make_schedule(1) == make_schedule(1)
+    assert make_schedule(1) != make_schedule(2)

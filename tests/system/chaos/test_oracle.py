@@ -1,0 +1,151 @@
+"""The oracle finds what it is there to find: each test damages a run that was in order."""
+
+import random
+from collections import Counter, defaultdict
+
+import pytest
+
+from .oracle import Known, Received, Sent, judge
+
+KEYS = ["a", "b", "c"]
+BATCHES = {0: 0, 1: 40, 2: 90, 3: 160}
+"""After how many messages each batch ends."""
+
+
+def run_of(sent):
+    """Return the lines for all messages of some connections in turn: what an exact application puts out."""
+    totals, last, lines = Counter(), defaultdict(int), []
+    longest = max(len(record.keys) for record in sent.values())
+    for number in range(1, longest + 1):
+        for name, record in sent.items():
+            if number <= len(record.keys):
+                key = record.keys[number - 1]
+                totals[key] += 1
+                lines.append(f"{key} {name} {number} {last[key, name]} {totals[key]}\n".encode())
+                last[key, name] = number
+    return lines
+
+
+@pytest.fixture
+def sent():
+    choose = random.Random(1)
+    return {name: Sent(choose.choices(KEYS, k=80), accepted=True) for name in ("x", "y")}
+
+
+@pytest.fixture
+def lines(sent):
+    return run_of(sent)
+
+
+def received(*connections, recorded=-1, part=(-1, 0)):
+    """Return connections, the second and later ones made when the batches were known and `recorded` was the last."""
+    known = [Known(), *[Known(recorded, BATCHES, part)] * len(connections)]
+    return [Received(b"".join(lines), known) for lines, known in zip(connections, known, strict=False)]
+
+
+def violations(sent, *connections, **known):
+    return judge(sent, received(*connections, **known)).violations
+
+
+def test_a_run_in_order_holds(sent, lines):
+    verdict = judge(sent, received(lines))
+    assert not verdict.violations
+    assert (verdict.messages, verdict.repeats, verdict.repeated_batches) == (160, 0, 0)
+
+
+def test_a_whole_batch_may_come_again_on_a_new_connection(sent, lines):
+    verdict = judge(sent, received(lines[:60], lines[40:], recorded=1))
+    assert not verdict.violations
+    assert (verdict.messages, verdict.repeats, verdict.repeated_batches) == (160, 20, 1)
+
+
+def test_a_line_cut_off_is_part_of_the_batch_that_comes_again(sent, lines):
+    torn = lines[60][:-4]
+    assert not violations(sent, [*lines[:60], torn], lines[40:], recorded=1)
+    assert not violations(sent, [*lines[:40], lines[40][:3]], lines[40:], recorded=1)
+    assert not violations(sent, [*lines[:60], torn], lines[40:50], [b"a x"], lines[40:], recorded=1)
+
+
+def test_what_goes_on_otherwise_than_with_the_line_that_was_cut_off_is_found(sent, lines):
+    assert violations(sent, [*lines[:40], b"b y 5"], lines[40:], recorded=1)
+
+
+@pytest.mark.parametrize("missing", [0, 77, 159])
+def test_a_lost_line_is_found(sent, lines, missing):
+    assert violations(sent, lines[:missing] + lines[missing + 1 :])
+
+
+def test_a_lost_end_is_found_only_if_it_was_accepted(sent, lines):
+    assert violations(sent, lines[:158])
+    for record in sent.values():
+        record.accepted = False
+    assert not violations(sent, lines[:158])
+
+
+def test_a_gap_is_found_also_where_nobody_knows_what_was_accepted(sent):
+    sent["y"].accepted = False
+    fewer = run_of({"x": sent["x"], "y": Sent(sent["y"].keys[:50])})
+    assert not violations(sent, fewer)
+    assert violations(sent, [line for line in fewer if not line.startswith(b"a y")])
+
+
+def test_a_line_that_comes_twice_is_found(sent, lines):
+    assert violations(sent, [*lines[:70], lines[69], *lines[70:]])
+
+
+def test_a_message_that_was_computed_twice_is_found(sent):
+    sent["x"].keys[10] = sent["x"].keys[9] = "a"
+    lines = run_of(sent)
+    twice = [line.replace(b" x 11 ", b" x 10 ") for line in lines]
+    assert violations(sent, twice)
+
+
+def test_a_wrong_order_is_found(sent, lines):
+    first, second = [place for place, line in enumerate(lines) if line.startswith(b"a ")][10:12]
+    lines[first], lines[second] = lines[second], lines[first]
+    assert violations(sent, lines)
+
+
+def test_a_state_that_went_back_is_found(sent, lines):
+    key, connection, number, last, total = lines[100].split()
+    lines[100] = b" ".join([key, connection, number, last, b"%d\n" % (int(total) - 1)])
+    assert violations(sent, lines)
+
+
+def test_a_message_that_nobody_sent_is_found(sent, lines):
+    assert violations(sent, [*lines, b"d x 81 0 1\n"])
+
+
+def test_a_repeat_of_a_batch_that_was_recorded_is_found(sent, lines):
+    assert violations(sent, lines[:60], lines[40:], recorded=2)
+
+
+def test_a_repeat_of_two_batches_is_found(sent, lines):
+    assert violations(sent, lines[:100], lines[40:], recorded=1)
+
+
+def test_a_repeat_of_a_part_of_a_batch_is_found(sent, lines):
+    assert violations(sent, lines[:60], lines[50:], recorded=1)
+
+
+def test_a_batch_may_go_on_where_it_was_noted_to_have_got(sent, lines):
+    size = sum(map(len, lines[40:55]))
+    verdict = judge(sent, received(lines[:60], lines[55:], recorded=1, part=(2, size)))
+    assert not verdict.violations
+    assert verdict.repeats == 5
+    assert violations(sent, lines[:60], lines[55:], recorded=1, part=(2, size - 30))
+    assert violations(sent, lines[:60], lines[55:], recorded=1, part=(3, size))
+
+
+def test_a_batch_that_was_noted_to_have_got_further_than_it_has_is_found(sent, lines):
+    size = sum(map(len, lines[40:70]))
+    assert violations(sent, lines[:60], lines[70:], recorded=1, part=(2, size))
+
+
+def test_a_connection_that_goes_on_inside_a_batch_is_found(sent, lines):
+    assert violations(sent, lines[:60], lines[60:], recorded=1)
+
+
+def test_a_repeat_in_another_order_is_found(sent, lines):
+    again = [*reversed(lines[40:60]), *lines[60:]]
+    assert violations(sent, lines[:60], again, recorded=1)

@@ -1,0 +1,28 @@
+"""Room on the disk."""
+
+import os
+
+import pytest
+
+from wallaroo.files import reserve, room_in
+
+
+def test_room_is_set_aside_without_changing_the_file(tmp_path):
+    with (tmp_path / "file").open("wb", buffering=0) as file:
+        file.write(b"line\n")
+        before = os.fstat(file.fileno())
+        reserve(file.fileno(), 1 << 20)
+        after = os.fstat(file.fileno())
+        assert after.st_size == before.st_size
+        assert after.st_blocks >= (1 << 20) // 512
+    assert (tmp_path / "file").read_bytes() == b"line\n"
+
+
+def test_where_there_is_no_room_that_is_said(tmp_path):
+    with (tmp_path / "file").open("wb") as file, pytest.raises(OSError, match="File too large"):
+        reserve(file.fileno(), 1 << 62)
+
+
+def test_how_much_room_there_is(tmp_path):
+    assert 0 < room_in(tmp_path) <= os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize
+    assert room_in(tmp_path / "nowhere") > 1 << 60
