@@ -339,7 +339,7 @@ class TestTelling:
             accept().close()
         assert receive(accept(), len(LARGE)) == LARGE
         assert done() is None
-        told = [sink.notices.get(), sink.notices.get()]
+        told = [sink.notices.get(timeout=PATIENCE), sink.notices.get(timeout=PATIENCE)]
         assert told[0].startswith(f"Lost the receiver at {sink.tcp.name} (")
         assert told[1] == f"The receiver at {sink.tcp.name} is back; the batch was sent again."
         assert sink.notices.empty()
@@ -355,14 +355,14 @@ class TestTelling:
 
         for _ in range(5):
             lose_one()
-        told = [sink.notices.get(), sink.notices.get()]
+        told = [sink.notices.get(timeout=PATIENCE), sink.notices.get(timeout=PATIENCE)]
         assert sink.notices.empty()
         monkeypatch.setattr("wallaroo.connectors.troubles._TELL_AGAIN_SECONDS", 0)
         lose_one()
-        again = [sink.notices.get(), sink.notices.get()]
+        again = [sink.notices.get(timeout=PATIENCE), sink.notices.get(timeout=PATIENCE)]
         assert again == [f"{told[0]} (3 more times since this was last told.)", told[1]]
         lose_one()
-        assert [sink.notices.get(), sink.notices.get()] == told
+        assert [sink.notices.get(timeout=PATIENCE), sink.notices.get(timeout=PATIENCE)] == told
 
     def test_attempts_become_rarer_and_are_never_given_up(self):
         pauses = list(islice(_pauses(), 50))

@@ -99,8 +99,8 @@ def test_a_batch_that_is_not_confirmed_is_sent_again(sink, answer):
     assert receive(connection, len(expected)) == expected
     connection.sendall((7).to_bytes(8, "big"))
     assert done() is None
-    assert sink.notices.get().startswith(f"Lost the receiver at {sink.tcp.name} (it c")
-    assert sink.notices.get() == f"The receiver at {sink.tcp.name} is back; the batch was sent again."
+    assert sink.notices.get(timeout=PATIENCE).startswith(f"Lost the receiver at {sink.tcp.name} (it c")
+    assert sink.notices.get(timeout=PATIENCE) == f"The receiver at {sink.tcp.name} is back; the batch was sent again."
 
 
 def test_what_was_read_of_a_batch_is_sent_again_too(sink):
@@ -123,7 +123,7 @@ def test_a_receiver_that_knows_nothing_of_confirming_is_told_once(sink, monkeypa
     receive(connection, len(frame(sink, 7, b"hello")))
     connection.sendall((7).to_bytes(8, "big"))
     assert done() is None
-    assert sink.notices.get() == f"The receiver at {sink.tcp.name} has confirmed the batch."
+    assert sink.notices.get(timeout=PATIENCE) == f"The receiver at {sink.tcp.name} has confirmed the batch."
     assert sink.notices.empty()
 
 

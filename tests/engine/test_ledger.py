@@ -151,6 +151,7 @@ print(batch)
     assert ledger.has("sink", failed_at - 1)
     assert not ledger.has("sink", failed_at)
     assert ledger.has("other", failed_at)
+    assert not ledger.has("other", failed_at + 1)
 
 
 def test_room_is_set_aside_before_a_batch_is_sent(path):

@@ -147,13 +147,13 @@ def _runs(process):
 
 
 def family(run):
-    """Return the processes that a run has started."""
+    """Return the processes that a run, or another process, has started."""
     found = psutil.Process(run.pid).children(recursive=True)
     return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
 
 
 def busy_workers(run):
-    """Return the Python processes that run tasks: children of Spark's daemons."""
+    """Return the Python processes that run tasks for a run or an executor: children of Spark's daemons."""
     daemons = [process for process in family(run) if process.cmdline()[-2:] == ["pyspark.daemon", "pyspark.worker"]]
     parents = {process.pid for process in daemons}
     return [process for process in daemons if process.ppid() in parents]
@@ -275,7 +275,7 @@ def refuses(address):
     """Tell whether nobody listens at this address (any more)."""
     try:
         socket.create_connection(address, timeout=PATIENCE).close()
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, ConnectionResetError):  # The latter if the door is closed at this very moment.
         return True
     return False
 

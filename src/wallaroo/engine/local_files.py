@@ -2,7 +2,7 @@
 
 That was 45 of the milliseconds of a batch. The class below sets permissions inside the JVM. It also forces each file
 to the disk before it gets its name, so that a power failure leaves no empty file in its place. It is compiled when
-Spark starts, by the compiler that Spark carries. Only for runs in one JVM: executors of a cluster do not have the class.
+Spark starts, by the compiler that Spark carries. Only for runs in one JVM: a cluster's executors do not have the class.
 """
 
 from __future__ import annotations

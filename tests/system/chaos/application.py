@@ -70,7 +70,8 @@ class Application:
                 case Fault.KILL_EXECUTOR:
                     return self._cluster.executors() if self._cluster else []
                 case _:
-                    return busy_workers(self.run)
+                    places = [self.run, *(self._cluster.executors() if self._cluster else [])]
+                    return [worker for place in places for worker in busy_workers(place)]
         return []
 
     @contextlib.contextmanager

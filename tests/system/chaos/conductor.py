@@ -31,12 +31,16 @@ class Result:
     verdict: Verdict
     starts: int
     seconds: float
+    missed: list[Strike]
+    """Strikes that found nobody to hit, such as a worker that was not there yet."""
 
     def __str__(self) -> str:
         verdict = self.verdict
+        missed = f" ({len(self.missed)} missed)" if self.missed else ""
         return (
-            f"seed {self.schedule.seed}: {self.schedule} | {verdict.messages:,} messages, {self.starts} starts, "
-            f"{verdict.repeats:,} repeats in {verdict.repeated_batches} batches, {self.seconds:.0f} s | {verdict}"
+            f"seed {self.schedule.seed}: {self.schedule}{missed} | "
+            f"{verdict.messages:,} messages, {self.starts} starts, {verdict.repeats:,} repeats in "
+            f"{verdict.repeated_batches} batches, {self.seconds:.0f} s | {verdict}"
         )
 
 
@@ -53,13 +57,13 @@ def perform(schedule: Schedule, folder: Path) -> Result:
         conductor = Conductor(schedule.seed, application, traffic)
         try:
             verdict = conductor.perform(schedule)
-        except AssertionError as error:
-            verdict = Verdict([str(error)], 0, 0, 0)
+        except Exception as error:  # noqa: BLE001 - whatever fails is a finding, and the next schedule wants to run
+            verdict = Verdict([f"{type(error).__name__}: {error}"], 0, 0, 0)
             traffic.give_up()
         finally:
             for number, run in enumerate(application.runs):
                 (folder / f"run{number}.out").write_text(run.output)
-    return Result(schedule, verdict, len(application.runs), time.monotonic() - began)
+    return Result(schedule, verdict, len(application.runs), time.monotonic() - began, conductor.missed)
 
 
 class Conductor:
@@ -72,6 +76,8 @@ class Conductor:
         self._timers: list[threading.Timer] = []
         self._may_end = False
         """Whether what has struck the present run may have ended it: it had not been ready."""
+        self.missed: list[Strike] = []
+        """The strikes that found nobody to hit."""
 
     def perform(self, schedule: Schedule) -> Verdict:
         """Perform a whole schedule."""
@@ -125,6 +131,8 @@ class Conductor:
                 self._may_end |= not application.is_ready
                 if targets := targets or application.targets(fault):
                     self._strike_process(strike, self._choose.choice(targets))
+                else:
+                    self.missed.append(strike)
 
     def _strike_process(self, strike: Strike, target: psutil.Process) -> None:
         run = self._application.run
@@ -154,8 +162,6 @@ class Conductor:
         """Wait until nothing is frozen, away or on hold any more, and the application is ready."""
         for timer in self._timers:
             timer.join(PATIENCE)
-        self._application.receiver.open()
-        self._application.receiver.go_on()
         self.wait_until_ready()
 
     def wait_for_all(self) -> None:

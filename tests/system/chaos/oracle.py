@@ -148,8 +148,7 @@ def _in_stream(lines: Sequence[bytes], sent: Mapping[str, Sent]) -> list[str]:
     last: Counter[tuple[str, str]] = Counter()
     numbers: defaultdict[str, list[int]] = defaultdict(list)
     for line in lines:
-        key, connection, *rest = line.decode().split(" ")
-        number, before, total = map(int, rest)
+        key, connection, number, before, total = _parsed(line)
         totals[key] += 1
         if total != totals[key]:
             violations.append(f"the state of {key} counts {total} where {totals[key]} came out: {line!r}")
@@ -164,6 +163,15 @@ def _in_stream(lines: Sequence[bytes], sent: Mapping[str, Sent]) -> list[str]:
     for connection, record in sent.items():
         violations += _in_connection(connection, record, sorted(numbers[connection]))
     return violations
+
+
+def _parsed(line: bytes) -> tuple[str, str, int, int, int]:
+    """Return the parts of a line; what is not one is told as a message that nobody sent."""
+    try:
+        key, connection, number, before, total = line.decode().split(" ")
+        return key, connection, int(number), int(before), int(total)
+    except ValueError:
+        return repr(line), "", 0, 0, 1
 
 
 def _in_connection(name: str, record: Sent, numbers: list[int]) -> list[str]:

@@ -81,7 +81,7 @@ class ChaosReceiver:
         self._look = look
         self._known = Known()
         self._connections: list[_Connection] = []
-        self._held = False
+        self._holds = 0
         self._lock = threading.RLock()
         self._ending = False
         self._port = 0
@@ -150,13 +150,19 @@ class ChaosReceiver:
         with self._lock:
             return any(each.is_behind for each in self._connections)
 
+    @property
+    def _held(self) -> bool:
+        return self._holds > 0
+
     def hold(self) -> None:
-        """Do not read."""
-        self._held = True
+        """Do not read, until everybody who has asked for that says to go on."""
+        with self._lock:
+            self._holds += 1
 
     def go_on(self) -> None:
-        """Read (again)."""
-        self._held = False
+        """Take back a request to hold."""
+        with self._lock:
+            self._holds -= 1
 
     def wait_for_the_end(self) -> None:
         """Wait until every connection has been ended by the other side."""

@@ -114,6 +114,7 @@ def test_a_state_that_went_back_is_found(sent, lines):
 
 def test_a_message_that_nobody_sent_is_found(sent, lines):
     assert violations(sent, [*lines, b"d x 81 0 1\n"])
+    assert violations(sent, [*lines, b"d \xff x\n"])
 
 
 def test_a_repeat_of_a_batch_that_was_recorded_is_found(sent, lines):
