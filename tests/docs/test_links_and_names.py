@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
+PLACES = ("*.md", "docs/**/*.md", "examples/**/*.md", "tests/**/*.md", "benchmarks/*.md")
+DOCUMENTS = sorted(path for place in PLACES for path in ROOT.glob(place))
 
 
 def anchors(document):
@@ -35,3 +36,10 @@ def test_every_test_that_the_guarantees_name_exists():
         for name in re.findall(r"^ *def (test_\w+)", path.read_text(), re.MULTILINE)
     }
     assert named <= defined, named - defined
+
+
+def test_every_line_of_the_guarantees_names_a_test():
+    lines = (ROOT / "docs" / "guarantees.md").read_text().splitlines()
+    rows = [line for line in lines if line.startswith("| ") and not line.endswith("shown by |")]
+    assert len(rows) > 60
+    assert [row for row in rows if not re.search(r"`test_\w+`[^|]*\|$", row)] == []

@@ -68,6 +68,16 @@ def test_the_directory_is_made_for_its_owner_only(tmp_path):
     assert home.spark_log.parent.is_dir()
 
 
+def test_nobody_else_may_write_to_a_directory_that_was_there(tmp_path):
+    folder = tmp_path / "home"
+    folder.mkdir()
+    folder.chmod(0o777)
+    home = Home(folder)
+    home.open()
+    home.close()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+
+
 def test_a_second_run_is_refused_while_the_first_one_lasts(tmp_path, holder):
     first = holder()
     second = Home(tmp_path / "home")

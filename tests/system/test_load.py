@@ -81,7 +81,7 @@ def test_while_a_receiver_takes_nothing_disk_and_memory_are_bounded_and_nothing_
         second = first
         for _ in range(30):
             time.sleep(0.1)
-            second = max(second, resident(run))
+            second = tuple(map(max, second, resident(run)))
         assert sender.is_alive()
         assert second[0] - first[0] < GROWTH
         assert second[1] - first[1] < GROWTH

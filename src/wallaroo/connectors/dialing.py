@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 
+from wallaroo.keepalive import notice_dead_peers
+
 
 def dial(address: tuple[str, int], timeout: float) -> socket.socket:
     """Return a new connection to `address`, which sends what it is given at once; `timeout` is its timeout from now on.
@@ -17,4 +19,5 @@ def dial(address: tuple[str, int], timeout: float) -> socket.socket:
         connection.close()
         raise ConnectionRefusedError(111, "Connection refused")
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    notice_dead_peers(connection)
     return connection

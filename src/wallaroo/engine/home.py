@@ -17,6 +17,7 @@ import fcntl
 import json
 import os
 import re
+import stat
 import tempfile
 import time
 import zlib
@@ -54,7 +55,7 @@ class Home:
         """Create the directory where needed, and keep other runs out of it."""
         with _usable(self.path):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _refuse_others(self.path)
+            _keep_others_out(self.path)
             lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not _locked(lock):
@@ -78,7 +79,7 @@ class Home:
         """Check that the directory is there, and one's own, for those who only look into it."""
         if not self.path.is_dir():
             raise DirectoryError(f"There is no directory {self.path}.")
-        _refuse_others(self.path)
+        _keep_others_out(self.path)
 
     def in_use(self) -> bool:
         """Tell whether a run is using the directory."""
@@ -157,12 +158,15 @@ def _usable(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _refuse_others(folder: Path) -> None:
-    """Refuse a folder of another user's: what is read from it is trusted, and it may lie where all can write."""
-    if folder.stat().st_uid != os.getuid():
+def _keep_others_out(folder: Path) -> None:
+    """Refuse a folder of another user's, and let nobody else write to our own: what is read from it is trusted."""
+    found = folder.stat()
+    if found.st_uid != os.getuid():
         raise DirectoryError(
             f"The directory {folder} belongs to another user. Choose another one with --resilience-dir."
         )
+    if found.st_mode & 0o022:
+        folder.chmod(stat.S_IMODE(found.st_mode) & ~0o022)
 
 
 def _locked(lock: int) -> bool:

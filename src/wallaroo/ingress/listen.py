@@ -7,12 +7,10 @@ import socket
 from typing import TYPE_CHECKING
 
 from wallaroo.errors import AddressError
+from wallaroo.keepalive import notice_dead_peers
 
 if TYPE_CHECKING:
     from wallaroo.ingress.config import SourceEndpoint
-
-_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
-"""Ask after a minute of silence, every ten seconds, and give up after six questions without an answer."""
 
 
 def open_sockets(endpoint: SourceEndpoint) -> list[socket.socket]:
@@ -60,7 +58,7 @@ def _bind(family: int, address: tuple[str, int]) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        _notice_dead_peers(sock)
+        notice_dead_peers(sock)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind(address)
@@ -68,18 +66,6 @@ def _bind(family: int, address: tuple[str, int]) -> socket.socket:
         sock.close()
         raise
     return sock
-
-
-def _notice_dead_peers(sock: socket.socket) -> None:
-    """Have the system ask, on every connection that is silent, whether the sender's machine is still there.
-
-    A sender may be silent for hours, and one whose machine or network is gone does not say goodbye: its connection
-    would stay for ever. Connections inherit this from the socket that listens.
-    """
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _KEEPALIVE.items():
-        if hasattr(socket, option):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def _problem(endpoint: SourceEndpoint) -> str:
