@@ -94,6 +94,14 @@ def test_workers_that_keep_dying_end_the_run_after_some_tries(run, notices, fail
     assert notices[1::2] == ["The application goes on."] * 2
 
 
+def test_a_full_disk_is_waited_for_as_often_as_it_takes_and_uses_up_no_tries(run, monkeypatch):
+    monkeypatch.setattr(comeback, "_LONGEST_PAUSE", 0.0)
+    assert all(run.wait(NO_ROOM[0], batches=0) for _ in range(2000))
+    assert all(run.wait(LOST[0], batches=0) for _ in range(4))
+    with pytest.raises(WallarooError):
+        run.wait(LOST[0], batches=0)
+
+
 @pytest.mark.parametrize("failure", FINAL)
 def test_other_failures_end_the_run(run, notices, failure):
     assert not run.passes(failure)

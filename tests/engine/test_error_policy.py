@@ -1,5 +1,7 @@
 """When an application is not to go on after errors in user code."""
 
+from itertools import count
+
 import pytest
 
 from wallaroo.engine.error_policy import FEWEST_MESSAGES, ErrorPolicy
@@ -18,6 +20,9 @@ LETTER = {
 }
 
 
+batches = count()
+
+
 class Clock:
     def __init__(self):
         self.now = 1000.0
@@ -33,14 +38,14 @@ def policy(text):
 
 def test_by_default_the_application_goes_on_whatever_happens():
     policy, _ = ErrorPolicy(OnError()), None
-    policy.judge([LETTER] * 100_000, 100_000)
+    policy.judge([LETTER] * 100_000, 100_000, next(batches))
 
 
 def test_fail_stops_at_the_first_error_and_tells_all_of_it():
     policy_, _ = policy("fail")
-    policy_.judge([], 1000)
+    policy_.judge([], 1000, next(batches))
     with pytest.raises(ErrorPolicyError) as stopped:
-        policy_.judge([LETTER, {**LETTER, "message": "'b'"}], 1000)
+        policy_.judge([LETTER, {**LETTER, "message": "'b'"}], 1000, next(batches))
     lines = str(stopped.value).splitlines()
     assert lines[0] == (
         "Pipeline 'words', step 'count' failed for the message 'a', with the key 'k', from message 3 of 'words'"
@@ -54,33 +59,42 @@ def test_fail_stops_at_the_first_error_and_tells_all_of_it():
 def test_a_rate_allows_so_many_in_its_time(text, seconds):
     policy_, clock = policy(text)
     for _ in range(5):
-        policy_.judge([LETTER] * 10, 10)
+        policy_.judge([LETTER] * 10, 10, next(batches))
         clock.now += seconds
-    policy_.judge([LETTER] * 6, 6)
+    policy_.judge([LETTER] * 6, 6, next(batches))
     clock.now += seconds / 2
-    policy_.judge([LETTER] * 4, 4)
+    policy_.judge([LETTER] * 4, 4, next(batches))
     with pytest.raises(ErrorPolicyError, match=rf"11 dead letters in the last \w+, more than --on-error {text} allows"):
-        policy_.judge([LETTER], 1)
+        policy_.judge([LETTER], 1, next(batches))
+
+
+def test_a_batch_that_is_tried_again_counts_once():
+    policy_, _ = policy("10/min")
+    for _ in range(5):
+        policy_.judge([LETTER] * 4, 4, 7)
+    policy_.judge([LETTER] * 6, 6, 8)
+    with pytest.raises(ErrorPolicyError, match="11 dead letters"):
+        policy_.judge([LETTER], 1, 9)
 
 
 def test_a_share_is_one_of_the_messages_of_the_last_minute():
     policy_, clock = policy("1%")
-    policy_.judge([], 900)
+    policy_.judge([], 900, next(batches))
     clock.now += 30
-    policy_.judge([LETTER] * 10, 100)
+    policy_.judge([LETTER] * 10, 100, next(batches))
     clock.now += 31
-    policy_.judge([], 0)
+    policy_.judge([], 0, next(batches))
     # The nine hundred are forgotten, so ten of a hundred are too many as soon as there is another one.
     with pytest.raises(ErrorPolicyError, match="11 dead letters for 101 messages in the last minute"):
-        policy_.judge([LETTER], 1)
+        policy_.judge([LETTER], 1, next(batches))
 
 
 def test_a_share_of_a_few_messages_says_nothing():
     policy_, _ = policy("1%")
-    policy_.judge([LETTER], 3)
-    policy_.judge([LETTER] * (FEWEST_MESSAGES - 4), FEWEST_MESSAGES - 4)
+    policy_.judge([LETTER], 3, next(batches))
+    policy_.judge([LETTER] * (FEWEST_MESSAGES - 4), FEWEST_MESSAGES - 4, next(batches))
     with pytest.raises(ErrorPolicyError):
-        policy_.judge([LETTER], 1)
+        policy_.judge([LETTER], 1, next(batches))
 
 
 @pytest.mark.parametrize("text", ["", "never", "100%", "250%", "-1%", "1 %", "%", "10/day", "10", "/s", "1e3/s"])

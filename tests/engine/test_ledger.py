@@ -1,5 +1,6 @@
 """The ledger: what was delivered is known for ever, what was not is not."""
 
+import errno
 import subprocess
 import sys
 from itertools import pairwise
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wallaroo.engine.ledger import Ledger, Part
+from wallaroo.files import write_atomically
 
 
 @pytest.fixture
@@ -87,6 +89,21 @@ def test_a_long_run_rewrites_the_file_now_and_then(path):
     assert sum(later < earlier for earlier, later in pairwise(sizes)) == 2
     assert reopened(path).has(sink, 2999)
     assert [each.name for each in path.parent.iterdir()] == ["ledger"]
+
+
+def test_a_rewrite_that_fails_half_way_leaves_a_ledger_that_is_written_to(path, monkeypatch):
+    def replace_and_fail(path, text):
+        write_atomically(path, text)
+        raise OSError(errno.EIO, "Input/output error")
+
+    ledger = Ledger(path)
+    monkeypatch.setattr("wallaroo.engine.ledger._REWRITE_AT_BYTES", 100)
+    monkeypatch.setattr("wallaroo.engine.ledger.write_atomically", replace_and_fail)
+    for batch in range(100):
+        ledger.record("sink", batch)
+    ledger.close()
+    monkeypatch.undo()
+    assert reopened(path).has("sink", 99)
 
 
 def test_how_much_of_a_batch_was_sent_is_known_until_another_batch_is(path):

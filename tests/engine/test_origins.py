@@ -241,3 +241,17 @@ def test_a_key_of_a_later_step_belongs_to_its_own_message(make, tmp_path, dead_l
     tried.append("p", [b"ax", b"afail", b"ay"])
     (record,) = dead_letters(tried.chunks())
     assert (record["message"], record["key"], record["position"]) == ("'AFAIL'", "'a'", 1)
+
+
+def test_a_key_that_equals_nothing_does_no_harm(query, make, dead_letters):
+    def refuse(word, state):
+        raise ValueError(word)
+
+    tried = query(make.state_step(refuse, key=float))
+    tried.append("p", [b"nan", b"1", b"nan"])
+    records = dead_letters(tried.chunks())
+    assert sorted((record["message"], record["key"]) for record in records) == [
+        ("'1'", "1.0"),
+        ("'nan'", "nan"),
+        ("'nan'", "nan"),
+    ]

@@ -55,6 +55,21 @@ def test_what_was_set_aside_before_stays_where_it_is(tmp_path):
     assert sorted(tmp_path.iterdir()) == sorted(folders)
 
 
+def test_what_is_not_the_applications_stays_where_it_is(tmp_path):
+    strangers = {"my_app.py": "import wallaroo", ".git/HEAD": "main", "ledger.txt": "mine"}
+    fill(tmp_path, CONTENTS | strangers)
+    assert files_in(set_aside(tmp_path)) == CONTENTS
+    assert {name: (tmp_path / name).read_text() for name in strangers} == strangers
+    assert set_aside(tmp_path) is None
+
+
+def test_everything_that_a_run_leaves_is_known(tmp_path):
+    """The names of `Home` and those that others put next to them."""
+    home = Home(tmp_path)
+    paths = [home.checkpoint, home.logs, home.ledger, home.dead_letters, home.replays, home.spark_log.parent]
+    assert {path.name for path in paths} <= set(module.OWN)
+
+
 def test_an_empty_directory_is_left_as_it_is(tmp_path):
     home = Home(tmp_path / "home")
     home.open()

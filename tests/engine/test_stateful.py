@@ -98,6 +98,22 @@ def test_failing_messages_leave_no_trace(machine, failed, messages, before):
     assert tried.saved() == expected.saved()
 
 
+class Neither:
+    def __bool__(self):
+        raise ValueError("neither true nor false")
+
+
+def test_a_save_flag_that_is_neither_true_nor_false_is_a_failure(machine, failed):
+    def compute(message, state):
+        state.append(message)
+        return message, Neither() if message == "bad" else True
+
+    tried = machine(compute)
+    assert tried.batch({"k": ["a", "bad", "b", "bad", "c"]}) == ["a", "b", "c"]
+    assert tried.states == {"k": ["a", "b", "c"]}
+    assert [error for _, error in failed(tried)] == ["ValueError: neither true nor false"] * 2
+
+
 def test_a_failure_in_a_later_chunk_keeps_what_the_earlier_ones_did(machine, failed):
     tried = machine(collect)
     tried.batch({"k": ["0"]})

@@ -42,6 +42,7 @@ class Comeback:
         self._notice = notice
         self._trouble = ""
         self._tries = 0
+        self._waits = 0
         self._batches = 0
 
     def passes(self, failure: str) -> bool:
@@ -57,23 +58,24 @@ class Comeback:
             WallarooError: The failure is not one that passes, or it came too often.
         """
         self.progress(batches)
-        self._tries += 1
         if _says_no_room(failure):
+            self._waits += 1
             return self._room_comes(cause(failure))
+        self._tries += 1
         if not self.passes(failure) or self._tries > _TRIES:
             raise cannot_go_on(cause(failure), self._home)
         if self._full_folder():
             # Not everything that fails on a full disk says why.
             return self._room_comes(cause(failure))
         self._tell(f"A batch failed: {cause(failure).rstrip('.')}. It is computed again; nothing is lost.")
-        return not self._interrupted.wait(self._pause())
+        return not self._interrupted.wait(_pause(self._tries))
 
     def progress(self, batches: int) -> None:
         """Take note of how many batches have been done, and say so if that ends a trouble."""
         if batches == self._batches:
             return
         self._batches = batches
-        self._tries = 0
+        self._tries = self._waits = 0
         if self._trouble:
             self._trouble = ""
             self._notice("The application goes on.")
@@ -87,21 +89,27 @@ class Comeback:
         where = f"The disk that holds {folder} is full." if folder else f"A disk is full: {reason.rstrip('.')}."
         self._tell(f"{where} The application waits for room there; nothing is lost.")
         deadline = time.monotonic() + _TRY_ANYWAY_SECONDS
-        if self._interrupted.wait(self._pause()):
+        if self._interrupted.wait(_pause(self._waits + self._tries)):
             return False
         while self._full_folder() and time.monotonic() < deadline:
             if self._interrupted.wait(_LOOK_SECONDS):
                 return False
         return True
 
-    def _pause(self) -> float:
-        return min(2.0 ** (self._tries - 1), _LONGEST_PAUSE)
-
     def _tell(self, text: str) -> None:
         """Say what the trouble is, once as long as it lasts."""
         if text != self._trouble:
             self._trouble = text
             self._notice(text)
+
+
+def _pause(attempt: int) -> float:
+    """Return how long to wait before an attempt, counted from one.
+
+    >>> [_pause(attempt) for attempt in (1, 2, 3, 100_000)]
+    [1.0, 2.0, 4.0, 30.0]
+    """
+    return min(2.0 ** min(attempt - 1, 10), _LONGEST_PAUSE)
 
 
 def _says_no_room(failure: str) -> bool:

@@ -108,7 +108,7 @@ class Egress:
     def _keep(self, letters: list[Letter], batch: int) -> None:
         """Keep the dead letters of a batch, unless there are so many that the application is not to go on."""
         letters = [self._with_range(letter, batch) for letter in letters]
-        self._policy.judge(letters, self._ranges.size(batch) if self._policy.counts_messages else 0)
+        self._policy.judge(letters, self._ranges.size(batch) if self._policy.counts_messages else 0, batch)
         if letters:
             self._dead_letters.add(letters)
             self._ledger.record(_DEAD_LETTERS_IN_LEDGER, batch)

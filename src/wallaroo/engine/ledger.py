@@ -6,7 +6,6 @@ import errno
 import os
 import re
 import uuid
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,12 +58,14 @@ class Ledger:
         lines = [f"{_ID}\t{self.id}\n"]
         lines += [f"{batch}\t{sink}\n" for sink, batch in self._last.items()]
         lines += [_line(sink, part) for sink, part in self._parts.items() if not self.has(sink, part.batch)]
-        text = "".join(lines)
-        write_atomically(self._path, text)
+        write_atomically(self._path, "".join(lines))
+        self._open()
+
+    def _open(self) -> None:
         replaced, self._file = self._file, os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         if replaced >= 0:
             os.close(replaced)
-        self._size = len(text.encode())
+        self._size = os.fstat(self._file).st_size
         self._reserved = 0
 
     def make_room(self) -> None:
@@ -106,9 +107,12 @@ class Ledger:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         self._size += written
         if self._size > _REWRITE_AT_BYTES:
-            # On a full disk the file stays long for a while.
-            with suppress(OSError):
+            try:
                 self._compact()
+            except OSError:
+                # On a full disk the file stays long for a while; but it must not be one that was replaced already.
+                if not os.fstat(self._file).st_nlink:
+                    self._open()
 
     def forget_from(self, batch: int) -> None:
         """Forget `batch` and those behind it, which are made anew of other messages.

@@ -47,6 +47,7 @@ READY = "Application has successfully initialized."
 _MOST_PARTITIONS_BY_DEFAULT = 8
 _BUCKETS_PER_PARTITION = 4
 _WARM_UP_BATCHES = 3
+_NUDGE_AGAIN_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -259,9 +260,14 @@ class Run:
             self._say("  finishing   the batch that the last run had under way; its receivers have to be there")
         for _ in range(_WARM_UP_BATCHES):
             before = self._egress.batches
-            self._client.nudge()
+            nudged = 0.0
             while self._egress.batches == before:
-                self._keeps_going()
+                if time.monotonic() - nudged > _NUDGE_AGAIN_SECONDS:
+                    # An ingress that was started again has forgotten the last one.
+                    self._client.nudge()
+                    nudged = time.monotonic()
+                if not self._keeps_going():
+                    raise cannot_go_on("its query has ended", self.home)
                 time.sleep(0.01)
 
     def _finish_batch(self, stop: Stop) -> None:

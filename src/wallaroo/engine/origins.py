@@ -31,14 +31,22 @@ Noted = tuple[dict[str, Any], Any]
 class ArrivedChunk:
     """A chunk as it arrived at a state, for the messages of it that fail."""
 
-    def __init__(self, chunk: Chunk, serializer: Serializer, find: Callable[[Chunk, Any, int, Any], Any]) -> None:
+    def __init__(
+        self,
+        chunk: Chunk,
+        messages: dict[Any, list[Any]],
+        serializer: Serializer,
+        find: Callable[[Chunk, Any, int, Any], Any],
+    ) -> None:
         self._chunk = chunk
+        self._at_hand = messages
         self._serializer = serializer
         self._find = find
 
     @cached_property
     def _messages(self) -> dict[Any, list[Any]]:
-        return self._serializer.load_messages(self._chunk.body)
+        # In the same order; but a key such as NaN is not found by another copy of it.
+        return dict(zip(self._at_hand, self._serializer.load_messages(self._chunk.body).values(), strict=True))
 
     def message(self, key: Any, index: int) -> Any:
         """Return a message as it was before any user code had it."""

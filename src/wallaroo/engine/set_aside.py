@@ -14,12 +14,28 @@ from pathlib import Path
 from wallaroo.ingress.log_format import sync_directory
 
 LOCK = "lock"
+OWN = (
+    "checkpoint",
+    "damaged",
+    "dead-letters.jsonl",
+    "java",
+    "layout.json",
+    "ledger",
+    "log",
+    "logs",
+    "modules.zip",
+    "plan.pickle",
+    "replays.jsonl",
+    "scratch",
+    "source.json",
+)
+"""What an application has in its directory. Whatever else is there is somebody else's."""
 _DONE = "before-"
 _UNDER_WAY = "being-set-aside-"
 
 
 def set_aside(directory: Path) -> Path | None:
-    """Move all there is in `directory`, but for its lock, into a new folder; return that, None if there was nothing."""
+    """Move what an application has in `directory`, but for its lock, to a new folder; return that, None without any."""
     if all(entry.is_dir() and not any(entry.iterdir()) for entry in _entries(directory)):
         return None
     done = _free(directory / (_DONE + time.strftime("%Y-%m-%dT%H-%M-%S")))
@@ -43,9 +59,7 @@ def finish_setting_aside(directory: Path) -> Path | None:
 
 def _entries(directory: Path) -> Iterator[Path]:
     """Yield what is to be moved."""
-    for entry in sorted(directory.iterdir()):
-        if entry.name != LOCK and not entry.name.startswith((_DONE, _UNDER_WAY)):
-            yield entry
+    yield from (directory / name for name in OWN if (directory / name).exists())
 
 
 def _free(path: Path) -> Path:

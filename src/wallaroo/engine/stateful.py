@@ -120,6 +120,7 @@ class BucketRun:
         for index, message in enumerate(remaining, start):
             try:
                 output, save = checked_pair(step.compute(message, objects[key]))
+                save = bool(save)  # An array, say, is neither.
                 outputs = checked_list(output) if step.step.multi else [output]
             except USER_ERRORS as error:
                 work.fail(key, index, error)

@@ -139,7 +139,7 @@ class Worker:
             self._outbox.origin = lambda: {"source": route.pipeline.name}
             self._outbox.fail(step.place, chunk.body, error, None, encoding=PACKED)
         else:
-            run.run(step, messages, ArrivedChunk(chunk, self._serializer, self._origin_of_arrived))
+            run.run(step, messages, ArrivedChunk(chunk, messages, self._serializer, self._origin_of_arrived))
 
     def _origin_of_output(self, route: int, *_: Any) -> dict[str, Any]:
         """Say where an output of a state came from that cannot be sent to the next one."""
