@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from itertools import takewhile
 from pathlib import Path
 
 from wallaroo.connectors.base import Notice
+from wallaroo.engine.progress import offsets_of
 from wallaroo.engine.state_files import StateFiles
 from wallaroo.errors import DirectoryError
 
 Forget = Callable[[int], None]
 """Makes the ledger forget a batch and those behind it: which messages they took is not known any more."""
+
+Gone = Callable[[Mapping[str, int]], Path | None]
+"""Returns a log that no longer has all messages from the given ones of each source on, None if all have."""
 
 
 class _Journal:
@@ -41,27 +46,28 @@ class _Journal:
         return [self.path(later) for later in self.batches if later >= batch]
 
 
-def mend_checkpoint(checkpoint: Path, aside: Path, forget: Forget, notice: Notice) -> None:
+def mend_checkpoint(checkpoint: Path, aside: Path, forget: Forget, gone: Gone, notice: Notice) -> None:
     """Make sure that Spark can start from `checkpoint`; what keeps it from that goes to the folder `aside`.
 
     Raises:
-        DirectoryError: Too much is damaged.
+        DirectoryError: Too much is damaged, or messages are gone that would be needed again.
     """
     if not checkpoint.exists():
         return
     for leftover in checkpoint.rglob(".*.tmp"):
         leftover.unlink(missing_ok=True)
     _renew_identity(checkpoint / "metadata")
-    _Mending(checkpoint, aside, forget, notice).go_back()
+    _Mending(checkpoint, aside, forget, gone, notice).go_back()
 
 
 class _Mending:
     """Goes back, batch by batch, to the last one from which everything is whole."""
 
-    def __init__(self, checkpoint: Path, aside: Path, forget: Forget, notice: Notice) -> None:
+    def __init__(self, checkpoint: Path, aside: Path, forget: Forget, gone: Gone, notice: Notice) -> None:
         self._checkpoint = checkpoint
         self._aside = aside
         self._forget = forget
+        self._gone = gone
         self._notice = notice
         self._offsets = _Journal(checkpoint / "offsets", 2)
         self._commits = _Journal(checkpoint / "commits", 1)
@@ -72,6 +78,9 @@ class _Mending:
         """Find the batch to go on from, and put aside what lies behind it."""
         latest = self._offsets.batches[0] if self._offsets.batches else -1
         self._damaged += self._commits.since(latest + 1)
+        # Spark reads the newest of these, also where the batch behind it was already planned.
+        torn = takewhile(lambda batch: not self._commits.is_whole(batch), self._commits.batches)
+        self._damaged += map(self._commits.path, torn)
         for batch in self._offsets.batches:
             if damage := self._damage_of_plan(batch):
                 self._damaged += damage
@@ -88,7 +97,7 @@ class _Mending:
                 return
             self._damaged += damage
         if self._offsets.batches and self._offsets.batches[-1] > 0:
-            raise self._beyond_repair()
+            raise self._beyond_repair("nothing whole is left to go back to")
         self._go_on_from(-1, version=0)
 
     def _damage_of_plan(self, batch: int) -> list[Path]:
@@ -105,6 +114,8 @@ class _Mending:
         self._damaged += self._state.useless_snapshots(version)
         if not self._damaged:
             return
+        if log := self._gone(offsets_of(self._checkpoint, version - 1)):
+            raise self._beyond_repair(f"the log {log} no longer has the messages that would have to be processed again")
         following = batch + 1
         forgotten = self._offsets.since(following) or self._commits.since(following)
         if forgotten:
@@ -127,11 +138,10 @@ class _Mending:
                     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                     each.replace(target)
 
-    def _beyond_repair(self) -> DirectoryError:
+    def _beyond_repair(self, why: str) -> DirectoryError:
         return DirectoryError(
-            f"The state cannot be read: {self._damaged[0]} is damaged or missing, and nothing whole is left to go back "
-            f"to.\nRestore {self._checkpoint.parent} from a copy, or start afresh with --reset or another "
-            "--resilience-dir."
+            f"The state cannot be read: {self._damaged[0]} is damaged or missing, and {why}.\n"
+            f"Restore {self._checkpoint.parent} from a copy, or start afresh with --reset or another --resilience-dir."
         )
 
 

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -172,7 +172,9 @@ class Run:
         return new_layout(self.application.pipelines, partitions, buckets)
 
     def _start_ingress(self) -> None:
+        known = read_progress(self.home.checkpoint).planned
         endpoints = [*map(self._endpoint, self.application.pipelines), self._replays()]
+        endpoints = [replace(endpoint, known=known.get(endpoint.name, 0)) for endpoint in endpoints]
         config = IngressConfig(endpoints, f"{self._folder}/ingress", self._token, limits=self.options.limits)
         ingress = IngressProcess(config, self._warn)
         addresses = ingress.start()

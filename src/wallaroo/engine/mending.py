@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from wallaroo.connectors.base import Notice
 from wallaroo.engine.checkpoint import mend_checkpoint
 from wallaroo.engine.home import Home
 from wallaroo.engine.ledger import Ledger
+from wallaroo.engine.progress import log_without
 from wallaroo.ingress.log_repair import skip_damaged
 
 
@@ -22,7 +24,7 @@ def mend(home: Home, skipped: Iterable[Path], notice: Notice) -> None:
         with closing(Ledger(home.ledger)) as ledger:
             ledger.forget_from(batch)
 
-    mend_checkpoint(home.checkpoint, aside, forget, notice)
+    mend_checkpoint(home.checkpoint, aside, forget, partial(log_without, home), notice)
     for log in skipped:
         for text in skip_damaged(log):
             notice(text)

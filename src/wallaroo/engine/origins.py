@@ -66,7 +66,8 @@ class Retracing:
         self._serializer = plan.serializer
         with self._outbox.capturing():
             self._stage = FirstStage(self._outbox, line_for(self._outbox))
-        self._pieces = log.read(start, log.limit(start, _FURTHEST_BYTES))
+        ranges = log.present(start, log.limit(start, _FURTHEST_BYTES))
+        self._pieces = (piece for low, high in ranges for piece in log.read(low, high))
         self._travelled: defaultdict[tuple[int, int, Any], _Travelled] = defaultdict(_Travelled)
 
     def origin_of_packed(self, route: int, part: int, key: Any, index: int) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from wallaroo.engine.home import Home
 from wallaroo.errors import DirectoryError
-from wallaroo.ingress.log_format import segment_starts
+from wallaroo.ingress.log_format import past_lost, segment_starts
 from wallaroo.ingress.log_reader import LogReader
 
 
@@ -60,6 +60,16 @@ def unprocessed(home: Home) -> dict[Path, int]:
     done = {home.log_of(source): taken for source, taken in read_progress(home.checkpoint).done.items()}
     counted = {folder: _messages_from(folder, done.get(folder, 0)) for folder in home.logs.glob("*")}
     return {folder: number for folder, number in counted.items() if number}
+
+
+def log_without(home: Home, taken: Mapping[str, int]) -> Path | None:
+    """Return a log that no longer has all of the messages which come after those `taken`, None if there is none."""
+    needed = {home.log_of(source): index for source, index in taken.items()}
+    for folder in sorted(home.logs.glob("*")):
+        first = past_lost(folder, needed.get(folder, 0))
+        if any(start > first for start in segment_starts(folder)[:1]):
+            return folder
+    return None
 
 
 def _messages_from(folder: Path, index: int) -> int:

@@ -93,7 +93,6 @@ class _Reader(DataSourceStreamReader):
 
     def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings
-        self._advanced = False
         self._committed: dict[str, int] = {}
 
     @cached_property
@@ -105,7 +104,7 @@ class _Reader(DataSourceStreamReader):
         return {source: LogReader(Path(folder)) for source, folder in self._settings.logs.items()}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_settings": self._settings, "_advanced": False, "_committed": {}}
+        return {"_settings": self._settings, "_committed": {}}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where a new application starts."""
@@ -117,10 +116,6 @@ class _Reader(DataSourceStreamReader):
         # Spark asks when the batch before is done, and tells so only with the next one. A log that is full waits for
         # room before there can be a next one.
         self.commit(start)
-        if not self._advanced:
-            # After a power failure a log may end before what was already processed: numbers are not given twice.
-            self._ingress.advance(known)
-            self._advanced = True
         answer = self._ingress.wait(known, _WAIT_SECONDS)
         if answer.draining:
             return start
@@ -142,9 +137,6 @@ class _Reader(DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Cut the batch into tasks: as many as there are partitions, but none for a handful of bytes."""
         most = self._settings.partitions
-        if any(end["sources"].get(source, 0) > log.end() for source, log in self._logs.items()):
-            # The batch was planned before a power failure, which took messages from the end of a log.
-            self._ingress.advance(end["sources"])
         self._refuse_missing_pipelines(start["sources"], end["sources"])
         ranges: list[InputPartition] = []
         for source, log in self._logs.items():

@@ -54,15 +54,6 @@ class IngressClient:
         """Say that the messages before these indices are processed and need not be kept."""
         self._ask({"op": "commit", "offsets": offsets})
 
-    def advance(self, offsets: dict[str, int]) -> dict[str, int]:
-        """Make sure that no new message gets an index below these, and return how far the logs reach.
-
-        To be called when an application starts again, with the positions it knows: a log that lost its tail
-        in a power failure would otherwise give those indices to other messages.
-        """
-        ends: dict[str, int] = self._ask({"op": "advance", "offsets": offsets})["ends"]
-        return ends
-
     def drain(self) -> dict[str, int]:
         """Stop accepting, take in what has arrived already, and return how far the logs reach."""
         ends: dict[str, int] = self._ask({"op": "drain"})["ends"]

@@ -21,7 +21,7 @@ class SourceEndpoint:
 
     `name` is the pipeline's. `decoder` may be a class: an instance is then made in the ingress process.
     A source with a `generator` does not listen: it makes its messages itself. Nor does one with a `queue`, the file
-    of dead letters that are to be replayed.
+    of dead letters that are to be replayed. No message gets a number below `known`: the application has had those.
     """
 
     name: str
@@ -31,6 +31,7 @@ class SourceEndpoint:
     log_directory: str
     generator: Any = None
     queue: str = ""
+    known: int = 0
 
 
 @dataclass(frozen=True)

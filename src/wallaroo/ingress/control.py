@@ -78,10 +78,6 @@ class ControlChannel:
             case "commit":
                 for source, index in self._positions(request):
                     source.commit(index)
-            case "advance":
-                for source, index in self._positions(request):
-                    source.advance(index)
-                return {"ends": ingress.ends()}
             case "drain":
                 await ingress.drain()
                 return {"ends": ingress.ends()}

@@ -56,9 +56,17 @@ def lost_ranges(directory: Path) -> list[tuple[int, int]]:
     return [(int(low), int(high)) for low, high in lines]
 
 
+def past_lost(directory: Path, index: int) -> int:
+    """Return the first index from `index` on that is not known to be lost."""
+    for low, high in sorted(lost_ranges(directory)):
+        if low <= index < high:
+            index = high
+    return index
+
+
 def is_noted(directory: Path, first: int, end: int) -> bool:
     """Tell whether it is known that the messages from `first` to `end` are lost."""
-    return any(low <= first and end <= high for low, high in lost_ranges(directory))
+    return past_lost(directory, first) >= end
 
 
 def note_lost(directory: Path, first: int, end: int) -> None:
@@ -71,6 +79,7 @@ def note_lost(directory: Path, first: int, end: int) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+    sync_directory(directory)
 
 
 class LogCorruptError(WallarooError):

@@ -61,20 +61,21 @@ class LogReader:
         """Return how far one can read from `start` so as to get at most `max_bytes` of payloads and their offsets.
 
         The answer is the end of a block, and at least that of the first block if there is one. It does not go
-        beyond `end`, or beyond what is committed where `end` is not given.
+        beyond `end`, or beyond what is committed where `end` is not given. What is lost counts for nothing.
         """
-        with _Range(self.directory, start, self.end() if end is None else end) as found:
-            reached = start
-            left = max_bytes
-            for span in found.spans:
-                number = span.last_within(left)
-                if number == span.low and reached == start:
-                    return span.blocks.first(number + 1)
-                reached = span.blocks.first(number)
-                if number < span.high:
-                    break
-                left -= span.weight()
-            return reached
+        if end is None:
+            end = self.end()
+        left = max_bytes
+        at_least = 1
+        for low, high in self.present(start, end):
+            with _Range(self.directory, low, high) as found:
+                for span in found.spans:
+                    number = span.last_within(left)
+                    if number < span.high:
+                        return span.blocks.first(max(number, span.low + at_least))
+                    left -= span.weight()
+                    at_least = 0
+        return max(start, end)
 
     def present(self, start: int, end: int) -> list[tuple[int, int]]:
         """Return the ranges of `start` to `end` that are there: all of it, but for what a power failure has taken."""

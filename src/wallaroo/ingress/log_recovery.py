@@ -21,7 +21,7 @@ from wallaroo.ingress.log_format import (
     LogCorruptError,
     damaged_messages,
     is_noted,
-    lost_ranges,
+    past_lost,
     segment_paths,
     segment_starts,
 )
@@ -63,7 +63,8 @@ def recover(directory: Path, committed: int) -> Recovered:
     """Make the log in `directory` whole and return its segments.
 
     `committed` is the index up to which messages have been processed: segments wholly below are deleted, and
-    no index below it is given to a message again, even if the log lost its tail in a power failure.
+    no index below it is given to a message again, even if the log lost its tail in a power failure. Nor is one that
+    is noted as lost: a crash may have come between the note and the segment behind it.
     """
     directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
     _remove_partial_segments(directory)
@@ -71,18 +72,20 @@ def recover(directory: Path, committed: int) -> Recovered:
     while len(starts) > 1 and starts[1] <= committed:
         segment_paths(directory, starts.pop(0)).unlink()
     if not starts:
-        return Recovered([create_segment(directory, committed)])
+        return Recovered([create_segment(directory, past_lost(directory, committed))])
     found = Recovered([_complete_segment(directory, start) for start in starts[:-1]])
     found.segments.append(_repair(directory, starts[-1], committed, found.dropped))
     for segment, following in zip(found.segments, found.segments[1:], strict=False):
-        if segment.end != following.start and (segment.end, following.start) not in lost_ranges(directory):
+        if segment.end > following.start or not is_noted(directory, segment.end, following.start):
             raise LogCorruptError(
                 f"The log {directory} is damaged: the segment that begins with message {segment.start} ends "
                 f"before message {segment.end}, but the next one begins with {following.start}. {WAY_OUT}"
             )
-    if found.segments[-1].end < committed:
-        found.segments.append(create_segment(directory, committed))
-        while len(found.segments) > 1:
+    end = found.segments[-1].end
+    following_index = past_lost(directory, max(end, committed))
+    if following_index > end:
+        found.segments.append(create_segment(directory, following_index))
+        while found.segments[0].end <= committed and len(found.segments) > 1:
             segment_paths(directory, found.segments.pop(0).start).unlink()
     return found
 

@@ -30,7 +30,7 @@ from wallaroo.ingress.log_format import (
 from wallaroo.ingress.log_recovery import Segment, create_segment, recover
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 SEGMENT_BYTES = 64 << 20
 """How large a segment grows before the next one begins."""
@@ -39,11 +39,12 @@ _LOCK_SECONDS = 5.0
 
 
 class UnsyncedFiles:
-    """Files with what was appended to a log, of which the writer knows nothing any more."""
+    """Files with what was appended to a log, which the writer itself may close meanwhile."""
 
-    def __init__(self, directory: Path, files: list[int]) -> None:
+    def __init__(self, directory: Path, files: Sequence[int], done: Callable[[], None]) -> None:
         self._directory = directory
         self._files = files
+        self._done = done
 
     def sync(self) -> None:
         """Force them to the disk, the records of the blocks last, and close them."""
@@ -51,6 +52,7 @@ class UnsyncedFiles:
             for file in self._files:
                 os.fsync(file)
             sync_directory(self._directory)
+            self._done()
         finally:
             for file in self._files:
                 os.close(file)
@@ -178,17 +180,21 @@ class LogWriter:
 
     def sync(self) -> None:
         """Force everything appended so far to the disk."""
-        self._synced = self.end
         for file in self._files:
             os.fsync(file)
         sync_directory(self.directory)
+        self._synced = self.end
 
     def unsynced(self) -> UnsyncedFiles | None:
         """Return what has to be forced to the disk, for another thread to do; None if there is nothing new."""
-        if self._synced == self.end or not self._files:
+        end = self.end
+        if self._synced == end or not self._files:
             return None
-        self._synced = self.end
-        return UnsyncedFiles(self.directory, [os.dup(file) for file in self._files])
+
+        def done() -> None:
+            self._synced = max(self._synced, end)
+
+        return UnsyncedFiles(self.directory, _all_or_none(map(os.dup, self._files)), done)
 
     def close(self) -> None:
         """Force everything to the disk and let go of the log. Calling it again does no harm."""
@@ -247,21 +253,26 @@ class LogWriter:
             return before + blocks.data_start(blocks.find(index))
 
     def _open_files(self, segment: Segment) -> tuple[int, ...]:
-        opened: list[int] = []
-        try:
-            for path in segment_paths(self.directory, segment.start):
-                opened.append(os.open(path, os.O_WRONLY))  # noqa: PERF401 - they are closed if one fails.
-        except OSError:
-            for file in opened:
-                os.close(file)
-            raise
-        return tuple(opened)
+        return _all_or_none(os.open(path, os.O_WRONLY) for path in segment_paths(self.directory, segment.start))
 
     def _close_files(self) -> None:
         for file in (*self._files, self._committed_file, self._lock):
             if file >= 0:
                 os.close(file)
         self._files = ()
+
+
+def _all_or_none(files: Iterator[int]) -> tuple[int, ...]:
+    """Return files that are opened one by one; if one cannot be, the others are closed."""
+    opened: list[int] = []
+    try:
+        for file in files:
+            opened.append(file)  # noqa: PERF402 - those before one that fails have to be known.
+    except OSError:
+        for file in opened:
+            os.close(file)
+        raise
+    return tuple(opened)
 
 
 def _write(file: int, content: bytes, offset: int) -> None:

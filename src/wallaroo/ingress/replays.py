@@ -2,7 +2,7 @@
 
 `wallaroo dead-letters replay` adds letters to the queue, whether the application runs or not. Each gets the number
 that it will have in the log of the replays, so what the log has already is never taken again, whatever dies. The queue
-keeps of those only which letters they were.
+keeps of those only which letters they were. Lines that a disk or a person has spoiled are kept, and passed over.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from wallaroo.ingress.source import Source
 _LOOK_SECONDS = 1.0
 _BACKLOG_BYTES = 4 << 20
 _LETTERS_AT_ONCE = 1000
+_NUMBERS_END = 1 << 62
 
 
 class Replay(NamedTuple):
@@ -37,20 +38,22 @@ class ReplayQueue:
     """The file that holds what waits to be replayed, and the names of what has been."""
 
     def __init__(self, path: Path, log_directory: Path) -> None:
-        self._path = path
+        self.path = path
         self._log = LogReader(log_directory)
 
     def add(self, letters: Iterable[dict[str, Any]]) -> None:
         """Give letters back, in this order."""
         with self._locked():
-            taken = self._log.end()
-            lines = list(self.lines())
-            kept = [line if line["number"] >= taken else {**line, "letter": None} for line in lines]
-            number = max([taken, *(line["number"] + 1 for line in lines)])
+            number = taken = self._log.end()
+            kept = []
+            for text, line in self._entries():
+                if line is not None:
+                    number = max(number, line["number"] + 1)
+                kept.append(text if line is None or line["number"] >= taken else json.dumps({**line, "letter": None}))
             now = time.time()
             for each, letter in enumerate(letters, number):
-                kept.append({"number": each, "id": letter["id"], "time": now, "letter": letter})
-            write_atomically(self._path, "".join(json.dumps(line) + "\n" for line in kept))
+                kept.append(json.dumps({"number": each, "id": letter["id"], "time": now, "letter": letter}))
+            write_atomically(self.path, "".join(text + "\n" for text in kept))
 
     def replays(self) -> dict[str, Replay]:
         """Return the last replay of each letter, by id."""
@@ -58,23 +61,40 @@ class ReplayQueue:
         return {line["id"]: Replay(line["time"], line["number"] < taken) for line in self.lines()}
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Yield what the file says."""
-        with suppress(FileNotFoundError), self._path.open() as file:
-            for line in file:
-                yield json.loads(line)
+        """Yield what the file says, but for lines that are spoiled."""
+        return (line for _, line in self._entries() if line is not None)
+
+    def spoiled(self) -> list[int]:
+        """Return which lines of the file, counted from 1, cannot be read or are not in order."""
+        return [number for number, (_, line) in enumerate(self._entries(), 1) if line is None]
+
+    def _entries(self) -> Iterator[tuple[str, dict[str, Any] | None]]:
+        """Yield the lines of the file and what they say: None where that cannot be told."""
+        last = -1
+        # We write ASCII. What is not shows as damage this way, and is not taken for a part of the letter.
+        reading = {"encoding": "ascii", "errors": "backslashreplace", "newline": "\n"}
+        with suppress(FileNotFoundError), self.path.open(**reading) as file:
+            for text in file:
+                line = _parsed(text)
+                # Numbers ascend. A letter that does not fit in would get another one in the log.
+                if line is not None and line["number"] <= last:
+                    line = None
+                if line is not None:
+                    last = line["number"]
+                yield text.removesuffix("\n"), line
 
     @property
     def stamp(self) -> tuple[int, int] | None:
         """Return something that is different after the file has been replaced."""
         try:
-            found = self._path.stat()
+            found = self.path.stat()
         except FileNotFoundError:
             return None
         return found.st_ino, found.st_mtime_ns
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
             yield
@@ -85,9 +105,11 @@ class ReplayQueue:
 class ReplaySource:
     """Puts what is in the queue into the log of its source."""
 
-    def __init__(self, queue: ReplayQueue, source: Source) -> None:
+    def __init__(self, queue: ReplayQueue, source: Source, notice: Callable[[str], None]) -> None:
         self._queue = queue
         self._source = source
+        self._notice = notice
+        self._told: set[int] = set()
         self._seen: tuple[int, int] | None = None
 
     async def run(self) -> None:
@@ -102,9 +124,9 @@ class ReplaySource:
 
     async def _take(self) -> None:
         waiting = await asyncio.to_thread(self._waiting, self._source.end)
-        for start in range(0, len(waiting), _LETTERS_AT_ONCE):
-            some = waiting[start : start + _LETTERS_AT_ONCE]
-            # Where the log has lost its end, a number is still not given twice.
+        self._tell_spoiled(await asyncio.to_thread(self._queue.spoiled))
+        for some in _in_one_go(waiting):
+            # Where the log has lost its end, or the queue a line, a letter still gets its own number.
             self._source.advance(some[0]["number"])
             self._source.received([json.dumps(line["letter"]).encode() for line in some])
             while self._source.backlog_bytes > _BACKLOG_BYTES or self._source.held_back:  # noqa: ASYNC110
@@ -112,3 +134,40 @@ class ReplaySource:
 
     def _waiting(self, end: int) -> list[dict[str, Any]]:
         return [line for line in self._queue.lines() if line["number"] >= end and line["letter"] is not None]
+
+    def _tell_spoiled(self, lines: list[int]) -> None:
+        if not self._told.issuperset(lines):
+            self._told.update(lines)
+            self._notice(
+                f"Damaged lines in {self._queue.path} are passed over: {', '.join(map(str, lines))}. The dead letters "
+                f"that waited there are not replayed; give them back once more (wallaroo dead-letters replay)."
+            )
+
+
+def _in_one_go(lines: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the lines in groups that are not too large, and in which no number is missing."""
+    some: list[dict[str, Any]] = []
+    for line in lines:
+        if some and (line["number"] != some[-1]["number"] + 1 or len(some) == _LETTERS_AT_ONCE):
+            yield some
+            some = []
+        some.append(line)
+    if some:
+        yield some
+
+
+def _parsed(text: str) -> dict[str, Any] | None:
+    """Return what a line of the queue says, None where it is damaged."""
+    try:
+        line = json.loads(text)
+        number, name, when, letter = line["number"], line["id"], line["time"], line["letter"]
+        is_sound = (
+            type(number) is int
+            and 0 <= number < _NUMBERS_END
+            and isinstance(name, str)
+            and isinstance(when, int | float)
+            and (letter is None or letter["id"] == name)
+        )
+    except (ValueError, LookupError, TypeError):
+        return None
+    return line if is_sound else None

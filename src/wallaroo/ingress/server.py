@@ -88,7 +88,8 @@ class IngressServer:
     def _generator_of(self, endpoint: SourceEndpoint) -> Generator | ReplaySource:
         source = self.sources[endpoint.name]
         if endpoint.queue:
-            return ReplaySource(ReplayQueue(Path(endpoint.queue), Path(endpoint.log_directory)), source)
+            queue = ReplayQueue(Path(endpoint.queue), Path(endpoint.log_directory))
+            return ReplaySource(queue, source, self._notice)
         return Generator(endpoint.generator, source, Path(endpoint.log_directory), self._notice)
 
     @property

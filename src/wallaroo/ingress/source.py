@@ -72,6 +72,7 @@ class Source:
         self._notice = on_notice
         self._closings = Summary(endpoint.name, on_notice)
         self._fullness = Spell(on_notice)
+        self._unforced = Spell(on_notice)
         self._connections: set[Connection] = set()
         self._closed = False
         self._full = False
@@ -89,6 +90,8 @@ class Source:
         self._log = LogWriter(Path(endpoint.log_directory), segment_bytes=segment_bytes)
         for text in self._log.dropped:
             self._notice(text)
+        # Before anybody can connect: after a power failure the log may end before what was already processed.
+        self.advance(endpoint.known)
         self._check_room()
 
     def new_connection(self) -> Connection:
@@ -193,7 +196,7 @@ class Source:
         if self._log.advance_to(index):
             self._notice(
                 f"The log of {self.name!r} ended at message {end}, but messages up to {index} were known: "
-                f"the end of the log was lost, as after a power failure. It goes on with message {index}."
+                f"those between are lost, as after a power failure. It goes on with message {index}."
             )
 
     def read_rest(self) -> None:
@@ -219,16 +222,18 @@ class Source:
 
     async def keep_on_disk(self) -> None:
         """Force the log to the disk every moment, in a thread: neither senders nor the application wait for that."""
-        told = False
         while True:
             await asyncio.sleep(SYNC_SECONDS)
             try:
                 if files := self._log.unsynced():
                     await asyncio.to_thread(files.sync)
             except OSError as error:
-                if not told:
-                    self._notice(f"The log of {self.name!r} could not be forced to the disk: {error.strerror}.")
-                told = True
+                self._unforced.begin(
+                    f"The log of {self.name!r} could not be forced to the disk: {error.strerror}. It is tried again; "
+                    f"until then a power failure could take what came since."
+                )
+            else:
+                self._unforced.end(f"The log of {self.name!r} is forced to the disk again.")
 
     def close(self) -> None:
         """Close the connections, write what still waits, if that is possible, and close the log."""
@@ -238,6 +243,7 @@ class Source:
         if self._retry is not None:
             self._retry.cancel()
         self._fullness.close()
+        self._unforced.close()
         self._closings.close()
         self._room = sys.maxsize
         try:

@@ -1,0 +1,1 @@
+"""The framework of the benchmarks: inputs, processes, comparisons, figures."""

@@ -1,0 +1,78 @@
+"""Runs a baseline. What a baseline is, as a program, is said in README.md one folder up."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.errors import NotRunningError
+from bench.inputs import Input
+from bench.places import BASELINES, bench_tool, environment
+
+_PATIENCE = 1800.0
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A program to compare with."""
+
+    name: str
+    script: str
+    options: tuple[str, ...] = ()
+    python: Callable[[], str | None] = lambda: sys.executable
+    """Returns the Python to run it with, None where what it needs cannot be installed."""
+    in_order: bool = True
+    """Whether it keeps the order of the input, for each key where there are keys."""
+    family: str = ""
+    """Of the baselines of a family only the best counts; the others show what was tried."""
+
+    def run(self, workload: str, given: Input, output: Path) -> tuple[float, list[Path]]:
+        """Return the seconds that it took, without its start, and the files that it wrote."""
+        python = self.python()
+        if python is None:
+            raise NotRunningError(f"{self.name} cannot be installed here.")
+        output.mkdir()
+        command = [python, BASELINES / self.script, workload, given.folder, output, *self.options]
+        done = subprocess.run(
+            [str(part) for part in command],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise NotRunningError(f"{self.name} failed:\n{done.stderr[-2000:]}")
+        seconds = json.loads(done.stdout.splitlines()[-1])["seconds"]
+        return seconds, sorted(path for path in output.rglob("*") if path.is_file())
+
+
+def _bench_python() -> str | None:
+    return bench_tool("python") if bench_tool("py-spy") else None
+
+
+PURE = Baseline("pure loop", "pure_python.py")
+BYTEWAX = [
+    Baseline("Bytewax, one worker", "bytewax_flow.py", (), _bench_python, family="Bytewax"),
+    Baseline(
+        "Bytewax, two threads", "bytewax_flow.py", ("--workers", "2"), _bench_python, in_order=False, family="Bytewax"
+    ),
+    Baseline(
+        "Bytewax, two processes",
+        "bytewax_flow.py",
+        ("--processes", "2"),
+        _bench_python,
+        in_order=False,
+        family="Bytewax",
+    ),
+]
+PYSPARK = [
+    Baseline("plain PySpark", "pyspark_words.py", in_order=False, family="PySpark"),
+    Baseline(
+        "plain PySpark, 2 partitions", "pyspark_words.py", ("--partitions", "2"), in_order=False, family="PySpark"
+    ),
+]
