@@ -114,6 +114,18 @@ def test_what_was_read_of_a_batch_is_sent_again_too(sink):
     assert done() is None
 
 
+def test_a_receiver_that_ends_its_side_and_stops_reading_is_not_waited_for(sink):
+    done = sink.deliver(7, LARGE)
+    expected = frame(sink, 7, LARGE)
+    first = sink.accept()
+    assert receive(first, 1_000_000) == expected[:1_000_000]
+    first.shutdown(socket.SHUT_WR)
+    connection = sink.accept()
+    assert receive(connection, len(expected)) == expected
+    connection.sendall((7).to_bytes(8, "big"))
+    assert done() is None
+
+
 def test_a_receiver_that_knows_nothing_of_confirming_is_told_once(sink, monkeypatch):
     monkeypatch.setattr("wallaroo.connectors.tcp_once._PATIENCE_SECONDS", 0.01)
     monkeypatch.setattr("wallaroo.connectors.tcp._LOOK_AROUND_SECONDS", 0.01)

@@ -39,7 +39,7 @@ class Query:
             log = LogReader(self.folder / source)
             start, end = self.read[source], log.end()
             self.read[source] = end
-            for cut in log.cut(start, end, tasks):
+            for cut in (cut for there in log.present(start, end) for cut in log.cut(*there, tasks)):
                 chunks += choose(self.workers).run_source(source, cut[0], log.read(*cut))
         for level in range(len(self.plan.layout.levels)):
             groups = defaultdict(list)

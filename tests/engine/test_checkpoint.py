@@ -22,6 +22,7 @@ class Checkpoint:
         self.aside = folder / "damaged"
         self.notices = []
         self.forgotten = []
+        self.first_message = 0
 
     def file(self, name):
         return self.path / name
@@ -32,7 +33,8 @@ class Checkpoint:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
     def plan(self, batch):
-        self.write(f"offsets/{batch}", f'v1\n{{"batchWatermarkMs":0,"conf":{{}}}}\n{{"nudges": 3, "sources": {batch}}}')
+        reached = json.dumps({"nudges": 3, "sources": {"words": 10 * batch}})
+        self.write(f"offsets/{batch}", f'v1\n{{"batchWatermarkMs":0,"conf":{{}}}}\n{reached}')
 
     def compute(self, batch):
         for partition in PARTITIONS:
@@ -60,8 +62,11 @@ class Checkpoint:
 
     def mend(self):
         before = self.files()
-        mend_checkpoint(self.path, self.aside, self.forgotten.append, self.notices.append)
+        mend_checkpoint(self.path, self.aside, self.forgotten.append, self.log_without, self.notices.append)
         return before - self.files()
+
+    def log_without(self, taken):
+        return self.path.parent / "log" if taken.get("words", 0) < self.first_message else None
 
 
 @pytest.fixture
@@ -137,6 +142,40 @@ def test_a_damaged_plan_is_made_anew_and_the_ledger_forgets_it(checkpoint, how):
     assert checkpoint.mend() == {"offsets/7"}
     assert checkpoint.forgotten == [7]
     assert "from batch 7 on is done again, and may be sent again" in checkpoint.notices[0]
+
+
+@pytest.mark.parametrize("how", ["empty", "torn", "zeros"])
+def test_a_damaged_end_is_put_aside_though_the_next_batch_was_planned(checkpoint, how):
+    """Spark does not start with such a file. That the next batch was planned shows that this one was done."""
+    checkpoint.plan(7)
+    checkpoint.damage("commits/6", how)
+    assert checkpoint.mend() == {"commits/6"}
+    assert checkpoint.forgotten == []
+    assert "offsets/7" in checkpoint.files()
+    assert checkpoint.notices[0].endswith("nothing is lost.")
+    assert checkpoint.mend() == set()
+
+
+@pytest.mark.parametrize(("first", "possible"), [(49, True), (50, True), (51, False)])
+def test_what_would_be_needed_again_must_still_be_in_the_logs(checkpoint, first, possible):
+    """Batch 6, of the messages 50 to 60, has to be computed again."""
+    checkpoint.first_message = first
+    checkpoint.damage("commits/6", "empty")
+    if possible:
+        assert checkpoint.mend() == {"commits/6"} | changes(7)
+        return
+    before = checkpoint.files()
+    with pytest.raises(DirectoryError) as caught:
+        checkpoint.mend()
+    for words in (checkpoint.file("commits/6"), "log no longer has the messages", "--reset"):
+        assert str(words) in str(caught.value)
+    assert (checkpoint.files(), checkpoint.forgotten, checkpoint.notices) == (before, [], [])
+    assert not checkpoint.aside.exists()
+
+
+def test_whole_checkpoints_do_not_depend_on_what_the_logs_have(checkpoint):
+    checkpoint.first_message = 1000
+    assert checkpoint.mend() == set()
 
 
 def test_ends_whose_plans_are_lost_count_for_nothing(checkpoint):

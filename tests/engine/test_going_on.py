@@ -7,10 +7,13 @@ import pytest
 from wallaroo.engine.going_on import found_in, start_fresh
 from wallaroo.engine.home import Home
 from wallaroo.engine.layouts import new_layout
-from wallaroo.engine.progress import Progress, read_progress, unprocessed
+from wallaroo.engine.main import Run, RunOptions
+from wallaroo.engine.mending import mend
+from wallaroo.engine.progress import Progress, log_without, read_progress, unprocessed
+from wallaroo.engine.run_folder import run_folder
 from wallaroo.errors import DirectoryError
 from wallaroo.ingress.log_writer import LogWriter
-from wallaroo.topology.model import Application
+from wallaroo.topology.model import REPLAYS, Application
 
 
 @pytest.fixture
@@ -69,6 +72,58 @@ def test_messages_that_wait_are_counted(home):
     plan_batch(home, 0, done=True, words=4, **{"nothing left": 3})
     plan_batch(home, 1, done=False, words=10, **{"nothing left": 3})
     assert unprocessed(home) == {home.log_of("words"): 6, home.log_of("orders"): 5}
+
+
+def test_logs_that_have_let_go_of_messages(home):
+    for source in ("words", "orders"):
+        home.log_of(source).parent.mkdir(exist_ok=True)
+        with LogWriter(home.log_of(source), segment_bytes=1) as log:
+            for _ in range(3):
+                log.append([b"message"] * 10)
+            log.delete_before(20 if source == "words" else 0)
+    assert log_without(home, {"words": 20}) is None
+    assert log_without(home, {"words": 20, "orders": 0}) is None
+    assert log_without(home, {"words": 19}) == home.log_of("words")
+    assert log_without(home, {}) == home.log_of("words")
+    # What is lost is not there to be processed again, and was not the first time.
+    (home.log_of("words") / "lost").write_text("15 20\n")
+    assert log_without(home, {"words": 15}) is None
+    assert log_without(home, {"words": 14}) == home.log_of("words")
+
+
+def test_nothing_is_gone_back_over_whose_messages_are_gone(home):
+    for number in range(3):
+        plan_batch(home, number, done=True, words=10 * number)
+    home.log_of("words").parent.mkdir()
+    with LogWriter(home.log_of("words"), segment_bytes=1) as log:
+        for _ in range(3):
+            log.append([b"message"] * 10)
+        log.delete_before(20)
+    (home.checkpoint / "commits" / "2").write_text("")
+    before = {path: path.read_bytes() for path in home.path.rglob("*") if path.is_file()}
+    with pytest.raises(DirectoryError, match="no longer has the messages"):
+        mend(home, (), pytest.fail)
+    assert {path: path.read_bytes() for path in home.path.rglob("*") if path.is_file()} == before
+
+
+def test_a_log_that_lost_its_end_goes_on_behind_what_was_planned(home, make):
+    accept(home, "words", 15)
+    accept(home, "orders", 15)
+    plan_batch(home, 0, done=True, words=10, orders=12)
+    plan_batch(home, 1, done=False, words=20, orders=14)
+    application = Application("app", (make.pipeline("words"), make.pipeline("orders")))
+    warned = []
+    run = Run(application, None, RunOptions(home=home.path), [].append, warned.append)
+    with run_folder() as run._folder, run._cleanup:
+        run._start_ingress()
+        # Nothing has come from Spark yet, and senders can connect.
+        ends = {source: status["end"] for source, status in run._client.status().items()}
+        run._client.close()
+    assert ends == {"words": 20, "orders": 15, REPLAYS: 0}
+    # There may be others, of a machine that allows few open files.
+    assert [text.partition(":")[0] for text in warned if "log" in text] == [
+        "The log of 'words' ended at message 15, but messages up to 20 were known"
+    ]
 
 
 def keep(data, state):

@@ -12,6 +12,7 @@ import pytest
 import wallaroo
 from wallaroo.engine.letters import message_in
 from wallaroo.engine.printing import CaughtStream
+from wallaroo.ingress.log_writer import LogWriter
 from wallaroo.topology.model import KeyBy, State, StateComputation
 
 from .query import Query
@@ -113,6 +114,16 @@ def test_every_message_that_fails_is_told_with_its_position(query, make, dead_le
         tried.append("p", [line.encode() for line in lines], block=block)
         assert told(dead_letters(tried.chunks(tasks=tasks))) == expected(lines, first)
         first += len(lines)
+
+
+def test_also_where_the_log_has_lost_messages(query, make, dead_letters, tmp_path):
+    tried = query(make.state_step(remember, key=first_letter))
+    tried.append("p", [b"a1", b"afail2", b"bfail3", b"b4"])
+    with LogWriter(tmp_path / "p") as log:
+        log.advance_to(100)
+    tried.append("p", [b"afail5", b"bfail6"])
+    positions = {record["message"]: record["position"] for record in dead_letters(tried.chunks())}
+    assert positions == {"'afail2'": 1, "'bfail3'": 2, "'afail5'": 100, "'bfail6'": 101}
 
 
 def test_also_where_numbers_stand_for_listed_letters(query, make, dead_letters):

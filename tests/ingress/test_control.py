@@ -167,18 +167,6 @@ def test_a_drain_with_senders_held_back_takes_what_has_arrived(make_ingress):
         assert ingress.client.drain() == {"numbers": 2}
 
 
-def test_advance_keeps_indices_from_being_given_again(make_ingress):
-    ingress = make_ingress()
-    ingress.send([b"x"])
-    ingress.wait_for_end(1)
-    assert ingress.client.advance({"numbers": 1}) == {"numbers": 1}
-    assert ingress.client.advance({"numbers": 100}) == {"numbers": 100}
-    ingress.notice("goes on with message 100")
-    ingress.send([b"y"])
-    ingress.wait_for_end(101)
-    assert ingress.messages(start=100) == [b"y"]
-
-
 @pytest.mark.parametrize(
     "request_line",
     [b'{"op": "drain", "token": "a guess"}', b'{"op": "drain"}', b"[1]", b"what?", b'{"token": "a secret"}'],

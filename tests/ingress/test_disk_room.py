@@ -1,11 +1,14 @@
 """What a log leaves of its disk, and what it forces onto it."""
 
 import asyncio
+import errno
 import os
+from pathlib import Path
 
 import pytest
 
 from wallaroo.ingress import source as source_module
+from wallaroo.ingress import telling
 from wallaroo.ingress.config import IngressConfig, SourceEndpoint
 from wallaroo.ingress.log import LogReader, LogWriter
 from wallaroo.ingress.log_format import segment_paths, segment_starts
@@ -27,9 +30,9 @@ def in_log(config):
     return [payload for _, payloads in reader.read(0, reader.end()) for payload in payloads]
 
 
-def run(config, scenario):
+def run(config, scenario, notices=None):
     """Run a scenario with a source that nobody connects to, and return what was told."""
-    notices = []
+    notices = [] if notices is None else notices
 
     async def serve():
         server = IngressServer(config, notices.append)
@@ -120,6 +123,72 @@ def test_files_are_forced_to_the_disk_though_the_log_has_gone_on(tmp_path):
         assert writer.unsynced() is None
         writer.append([b"one"])
         files = writer.unsynced()
-        assert writer.unsynced() is None
         writer.append([b"two"])
     files.sync()
+
+
+def open_files():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def failing(*_):
+    raise OSError(errno.EIO, "Input/output error")
+
+
+def test_what_could_not_be_forced_to_the_disk_is_tried_again(tmp_path, monkeypatch):
+    with LogWriter(tmp_path) as writer:
+        writer.append([b"one"])
+        before = open_files()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", failing)
+            with pytest.raises(OSError, match="Input/output"):
+                writer.unsynced().sync()
+            with pytest.raises(OSError, match="Input/output"):
+                writer.sync()
+        assert open_files() == before
+        files = writer.unsynced()
+        writer.append([b"two"])
+        files.sync()
+        # What came meanwhile is not on the disk for that.
+        writer.unsynced().sync()
+        assert writer.unsynced() is None
+        assert open_files() == before
+
+
+def test_too_few_files_to_force_a_log_to_the_disk_leave_none_open(tmp_path, monkeypatch):
+    with LogWriter(tmp_path) as writer:
+        writer.append([b"one"])
+        before = open_files()
+        dup = os.dup
+        left = [1, 1]
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "dup", lambda file: dup(file) if left and left.pop() else failing())
+            with pytest.raises(OSError, match="Input/output"):
+                writer.unsynced()
+        assert open_files() == before
+        writer.unsynced().sync()
+        assert writer.unsynced() is None
+
+
+def test_a_log_that_cannot_be_forced_to_the_disk_is_told_whenever_it_begins(config, monkeypatch):
+    monkeypatch.setattr(source_module, "SYNC_SECONDS", 0.01)
+    monkeypatch.setattr(telling, "QUIET_SECONDS", 0.01)
+    fsync = os.fsync
+    tried = []
+
+    def noting(file):
+        tried.append(file)
+        failing()
+
+    async def scenario(source):
+        for each in range(2):
+            tried.clear()
+            monkeypatch.setattr(os, "fsync", noting)
+            source.received([b"one"])
+            await until(lambda: len(tried) >= 3)
+            monkeypatch.setattr(os, "fsync", fsync)
+            await until(lambda each=each: len(notices) == 2 * (each + 1))
+
+    notices = []
+    run(config, scenario, notices)
+    assert ["could not be forced" in text for text in notices] == [True, False] * 2

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 
 import pytest
 
+from wallaroo.ingress.config import IngressConfig, SourceEndpoint
 from wallaroo.ingress.log import LogCorruptError, LogReader, LogWriter
 from wallaroo.ingress.log_format import RECORD_SIZE, segment_paths, segment_starts
+from wallaroo.ingress.log_repair import skip_damaged
+from wallaroo.ingress.server import IngressServer
+
+from .conftest import frame, make_decoder, until
 
 KEPT = [b"first", b"", b"second"]
 LAST = [b"third", b"fourth"]
@@ -106,6 +112,72 @@ def test_damage_in_the_middle_is_not_papered_over(tmp_path):
     segment_paths(tmp_path, 1).unlink()
     with pytest.raises(LogCorruptError, match=r"ends before message 1, but the next one begins with 2"):
         LogWriter(tmp_path)
+
+
+def test_what_the_application_has_had_gets_no_new_messages_from_the_first_connection_on(tmp_path):
+    with LogWriter(tmp_path / "log") as writer:
+        writer.append([b"x"] * 9)
+    endpoint = SourceEndpoint("numbers", "127.0.0.1", 0, make_decoder(), str(tmp_path / "log"), known=10)
+    notices = []
+
+    async def serve():
+        server = IngressServer(IngressConfig([endpoint], str(tmp_path / "control"), "token"), notices.append)
+        try:
+            address = (await server.start())["numbers"]
+            _, connection = await asyncio.open_connection(*address)
+            connection.write(b"".join(frame(b"%d" % number) for number in range(10, 15)))
+            await until(lambda: server.ends() == {"numbers": 15})
+            connection.close()
+        finally:
+            server.close()
+
+    asyncio.run(asyncio.wait_for(serve(), 60))
+    reader = LogReader(tmp_path / "log")
+    assert reader.present(0, 15) == [(0, 9), (10, 15)]
+    taken = [payload for _, payloads in reader.read(10, 15) for payload in payloads]
+    assert taken == [b"10", b"11", b"12", b"13", b"14"]
+    (notice,) = notices
+    assert "ended at message 9, but messages up to 10 were known" in notice
+
+
+@pytest.mark.parametrize("notes", ["5 8\n", "5 6\n6 8\n", "6 8\n5 6\n", "3 8\n"])
+def test_a_crash_after_a_loss_was_noted_gives_its_numbers_to_nobody(log, notes):
+    """The segment behind the lost messages was not made any more, or a power failure took it."""
+    (log / "lost").write_text(notes)
+    for end in (9, 10):
+        with LogWriter(log) as writer:
+            assert (writer.end, writer.dropped) == (max(8, end - 1), [])
+            assert writer.append([b"new"]) == end
+    reader = LogReader(log)
+    assert reader.present(8, 10) == [(8, 10)]
+    assert [payload for _, payloads in reader.read(8, 10) for payload in payloads] == [b"new"] * 2
+
+
+def test_a_torn_end_behind_noted_damage_does_not_make_room_in_it(tmp_path):
+    with LogWriter(tmp_path) as writer:
+        for _ in range(3):
+            writer.append([b"x"] * 4)
+    paths = segment_paths(tmp_path, 0)
+    content = bytearray(paths.data.read_bytes())
+    content[5] ^= 1
+    paths.data.write_bytes(content)
+    assert len(skip_damaged(tmp_path)) == 1
+    paths.data.write_bytes(content[:-1])
+    with LogWriter(tmp_path) as writer:
+        assert writer.append([b"new"]) == 9
+    assert LogReader(tmp_path).present(0, 9) == [(0, 4), (8, 9)]
+    with LogWriter(tmp_path) as writer:
+        assert (writer.end, writer.dropped) == (9, [])
+
+
+def test_a_commit_behind_what_was_lost_leaves_nothing_of_the_log_before_it(tmp_path):
+    with LogWriter(tmp_path) as writer:
+        writer.append([b"x"] * 10)
+    (tmp_path / "committed").write_bytes(b"%020d\n" % 20)
+    (tmp_path / "lost").write_text("15 30\n")
+    for _ in range(2):
+        with LogWriter(tmp_path) as writer:
+            assert (writer.start, writer.end) == (30, 30)
 
 
 def test_a_commit_beyond_a_lost_tail_is_not_overtaken(tmp_path):

@@ -112,6 +112,44 @@ def test_a_segment_that_is_gone_can_be_gone_without(tmp_path):
     assert present(tmp_path) == {index: message(index) for index in (0, 1, 2, 6, 7, 8)}
 
 
+def all_batches(directory, most):
+    """Return where batches of at most so many bytes end, and the messages in them."""
+    reader = LogReader(directory)
+    ends, found = [0], {}
+    while ends[-1] < reader.end():
+        start = ends[-1]
+        ends.append(reader.limit(start, most, reader.end()))
+        assert ends[-1] > start
+        for low, high in reader.present(start, ends[-1]):
+            for first, payloads in reader.read(low, high):
+                found.update(enumerate(payloads, first))
+    return ends[1:], found
+
+
+@pytest.mark.parametrize("most", [1, 70, 1 << 20])
+def test_batches_go_on_behind_a_full_segment_that_lost_its_last_records(tmp_path, most):
+    end = fill(tmp_path, [2, 2, 2, 2, 2, 2], segment_bytes=200)
+    starts = segment_starts(tmp_path)
+    assert len(starts) > 1
+    with segment_paths(tmp_path, 0).blocks.open("r+b") as file:
+        file.truncate(RECORD_SIZE)
+    with pytest.raises(LogCorruptError):
+        LogWriter(tmp_path)
+    assert len(skip_damaged(tmp_path)) == 1
+    LogWriter(tmp_path).close()
+    ends, found = all_batches(tmp_path, most)
+    assert found == {index: message(index) for index in range(end) if not 2 <= index < starts[1]}
+    assert (len(ends) == 1) == (most == 1 << 20)
+
+
+def test_a_batch_whose_messages_are_all_lost_is_passed(tmp_path):
+    fill(tmp_path, [3])
+    with LogWriter(tmp_path) as writer:
+        writer.advance_to(9)
+    reader = LogReader(tmp_path)
+    assert (reader.limit(0, 1), reader.limit(0, 1000), reader.limit(3, 1), reader.limit(5, 1)) == (3, 9, 9, 9)
+
+
 def test_a_whole_log_is_left_alone(tmp_path):
     fill(tmp_path, [3, 1, 5], segment_bytes=100)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}

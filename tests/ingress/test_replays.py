@@ -1,5 +1,6 @@
 """The queue of dead letters that are to be replayed, and the source that takes them from there."""
 
+import asyncio
 import json
 import os
 import threading
@@ -12,9 +13,10 @@ from wallaroo.ingress.config import IngressConfig, SourceEndpoint
 from wallaroo.ingress.log import LogReader, LogWriter
 from wallaroo.ingress.process import IngressProcess
 from wallaroo.ingress.replays import ReplayQueue
+from wallaroo.ingress.server import IngressServer
 from wallaroo.topology.model import REPLAYS
 
-from .conftest import TOKEN
+from .conftest import TOKEN, until
 
 
 def letters(*ids):
@@ -131,6 +133,54 @@ def test_a_queue_that_was_deleted_begins_behind_what_was_taken(replaying):
         replaying.queue.add(letters("c"))
         replaying.wait_for(3)
     assert replaying.taken() == ["a", "b", "c"]
+
+
+def edited(line, **changes):
+    return json.dumps({**json.loads(line), **changes}).encode()
+
+
+SPOILED = {
+    "cut off": lambda line: line[: len(line) // 2],
+    "zeros": lambda line: bytes(len(line)),
+    "not ASCII": lambda line: line.replace(b"payload of", b"pay\xffoad of"),
+    "a list": lambda line: b"[1, 2]",
+    "no number": lambda line: line.replace(b"number", b"mumber"),
+    "a strange number": lambda line: edited(line, number="1"),
+    "another letter": lambda line: edited(line, letter={"id": "z"}),
+    "no letter": lambda line: edited(line, letter=3),
+    "a number too low": lambda line: edited(line, number=0),
+}
+
+
+@pytest.mark.parametrize("how", SPOILED)
+def test_a_spoiled_line_is_told_and_the_letters_behind_it_keep_their_numbers(replaying, how):
+    replaying.queue.add(letters("a", "b", "c", "d"))
+    lines = replaying.file.read_bytes().splitlines()
+    lines[1] = SPOILED[how](lines[1])
+    replaying.file.write_bytes(b"\n".join(lines) + b"\n")
+    assert list(replaying.queue.replays()) == ["a", "c", "d"]
+    notices = []
+
+    async def take():
+        endpoint = SourceEndpoint(REPLAYS, "", 0, PickleDecoder, str(replaying.log), queue=str(replaying.file))
+        server = IngressServer(IngressConfig([endpoint], str(replaying.log.parent / "control"), TOKEN), notices.append)
+        try:
+            await server.start()
+            await until(lambda: server.ends() == {REPLAYS: 4})
+            replaying.queue.add(letters("b"))
+            await until(lambda: server.ends() == {REPLAYS: 5})
+        finally:
+            server.close()
+
+    asyncio.run(asyncio.wait_for(take(), 60))
+    reader = LogReader(replaying.log)
+    assert reader.present(0, 5) == [(0, 1), (2, 5)]
+    pieces = [piece for low, high in reader.present(0, 5) for piece in reader.read(low, high)]
+    taken = [(first + n, json.loads(each)["id"]) for first, payloads in pieces for n, each in enumerate(payloads)]
+    assert taken == [(0, "a"), (2, "c"), (3, "d"), (4, "b")]
+    spoiled, gap = notices
+    assert f"Damaged lines in {replaying.file} are passed over: 2." in spoiled
+    assert "ended at message 1, but messages up to 2 were known" in gap
 
 
 def test_a_log_that_lost_its_end_gets_back_what_the_queue_still_has(replaying):

@@ -215,8 +215,7 @@ def test_an_application_and_its_receiver_are_killed_and_the_output_is_there_once
     run.wait_until(lambda: "is back; the batch was sent again." in run.output, "sending the batch again")
     app.wait_for_everything(run)
 
-    # The application is killed while its receiver has a part of a large batch, which is not written.
-    written = app.output.stat().st_size
+    # The application is killed while its receiver has a part of a large batch.
     app.line.hold_after(3_000_000)
     app.send(run, 12_000, "-" * 1000)
     run.wait_until(app.line.is_held, "the middle of a batch")
@@ -226,7 +225,6 @@ def test_an_application_and_its_receiver_are_killed_and_the_output_is_there_once
     # The receiver is killed while it is sent the batch again.
     run = app.start()
     run.wait_until(app.line.is_held, "the middle of the batch once more")
-    assert app.output.stat().st_size - written < 1_000_000
     app.receiver.kill()
     app.start_receiver()
     app.line.hold_after(None)

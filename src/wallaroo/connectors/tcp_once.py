@@ -6,6 +6,7 @@ the receiver drops what it already has: so it has each batch once, whoever dies 
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 import time
@@ -17,6 +18,7 @@ from wallaroo.connectors.tcp import TcpSink
 from wallaroo.connectors.troubles import Trouble
 
 _PATIENCE_SECONDS = 10.0
+_ENDED = "it closed the connection without confirming the batch"
 
 
 class ConfirmedTcpSink(TcpSink):
@@ -30,7 +32,7 @@ class ConfirmedTcpSink(TcpSink):
     def _transmit(self, connection: socket.socket, batch: Batch) -> None:
         header = HEADER.pack(MAGIC, self._stream, batch.number, batch.size)
         for part in (header, *batch.bodies):
-            self._send(connection, part, lambda _size: None)
+            self._send(connection, part, lambda _size: _raise_if_ended(connection))
         [number] = ANSWER.unpack(self._answer(connection))
         if number != batch.number:
             raise ConnectionError(f"it confirmed {number} instead of batch {batch.number}")
@@ -51,6 +53,14 @@ class ConfirmedTcpSink(TcpSink):
                     )
             else:
                 if not some:
-                    raise ConnectionError("it closed the connection without confirming the batch")
+                    raise ConnectionError(_ENDED)
                 answer += some
         return answer
+
+
+def _raise_if_ended(connection: socket.socket) -> None:
+    """Raise an error if the receiver has ended its side: then it can read what it likes, and never confirm it."""
+    look = select.poll()
+    look.register(connection, select.POLLIN)
+    if look.poll(0) and not connection.recv(1, socket.MSG_PEEK):
+        raise ConnectionError(_ENDED)

@@ -203,10 +203,11 @@ class Run:
         return {name: str(self.home.log_of(name)) for name in names}
 
     def _start_query(self, session: SparkSession, plan: Plan) -> None:
-        from wallaroo.engine.query import start_query  # noqa: PLC0415 - imports Spark
+        from wallaroo.engine.query import prepare_workers, start_query  # noqa: PLC0415 - imports Spark
         from wallaroo.engine.source import SourceSettings  # noqa: PLC0415
 
         ref = PlanRef.write(plan, self.home.path / "plan.pickle")
+        prepare_workers(session, ref, plan.layout.partitions)
         settings = self.home.path / "source.json"
         SourceSettings(
             logs=plan.logs,

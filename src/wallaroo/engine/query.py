@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,10 +12,24 @@ from wallaroo.engine.egress import Egress
 from wallaroo.engine.processor import LevelProcessor
 from wallaroo.engine.shipping import PlanRef
 from wallaroo.engine.source import FORMAT, WallarooSource
+from wallaroo.engine.worker import worker_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+def prepare_workers(session: SparkSession, ref: PlanRef, number: int) -> None:
+    """Have workers start and load the application in the background, while the query is being planned."""
+
+    def prepare(_: int) -> None:
+        worker_for(ref).prepare_sources()
+
+    def run() -> None:
+        with suppress(Exception):  # What is wrong with the application is found, and told, by the first batch.
+            session.sparkContext.parallelize(range(number), number).foreach(prepare)
+
+    threading.Thread(target=run, daemon=True).start()
 
 
 def start_query(  # noqa: PLR0913, PLR0917 - the parts of a query

@@ -9,10 +9,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,6 +75,8 @@ _SETTINGS = {
     "spark.driver.maxResultSize": "0",
     "spark.rpc.message.maxSize": "1024",
     "spark.python.worker.reuse": "true",
+    # Otherwise the stages differ in the environment of their workers, and each has workers of its own.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     # A task that fails is run again from the log, a few times, before the application gives up.
     "spark.task.maxFailures": str(_ATTEMPTS),
 }
@@ -152,6 +156,8 @@ def _start(settings: dict[str, str], home: Home) -> SparkSession:
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    # The JVM takes seconds to come up; what the driver needs later is imported meanwhile.
+    threading.Thread(target=_import_all, args=["pandas", "wallaroo.engine.query"], daemon=True).start()
     _log_bridge_to_file(home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONHASHSEED"] = "0"  # Keys of users' own classes must hash alike in every worker.
@@ -176,6 +182,11 @@ def _start(settings: dict[str, str], home: Home) -> SparkSession:
         # Spark would cancel the batch under way at a Ctrl-C, which is to finish it.
         signal.signal(signal.SIGINT, interrupt)
     return SparkSession(context)
+
+
+def _import_all(*modules: str) -> None:
+    for module in modules:
+        import_module(module)
 
 
 def _stop(session: SparkSession) -> None:

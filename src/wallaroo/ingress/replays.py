@@ -72,8 +72,10 @@ class ReplayQueue:
         """Yield the lines of the file and what they say: None where that cannot be told."""
         last = -1
         # We write ASCII. What is not shows as damage this way, and is not taken for a part of the letter.
-        reading = {"encoding": "ascii", "errors": "backslashreplace", "newline": "\n"}
-        with suppress(FileNotFoundError), self.path.open(**reading) as file:
+        with (
+            suppress(FileNotFoundError),
+            self.path.open(encoding="ascii", errors="backslashreplace", newline="\n") as file,
+        ):
             for text in file:
                 line = _parsed(text)
                 # Numbers ascend. A letter that does not fit in would get another one in the log.
