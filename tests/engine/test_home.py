@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,16 @@ def test_nobody_else_may_write_to_a_directory_that_was_there(tmp_path):
     home.open()
     home.close()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+
+
+def test_a_process_that_has_got_the_number_of_a_dead_run_is_not_taken_for_it(tmp_path, holder):
+    """The JVM of the dead run still has the lock, for a moment; its number is that of another process by now."""
+    jvm = holder()
+    (tmp_path / "home" / "lock").write_text(f"{os.getpid()} 1\n")
+    threading.Timer(0.5, jvm.kill).start()
+    home = Home(tmp_path / "home")
+    home.open()
+    home.close()
 
 
 def test_a_second_run_is_refused_while_the_first_one_lasts(tmp_path, holder):

@@ -182,5 +182,5 @@ def test_the_demo_with_a_program_that_cannot_be_loaded(tmp_path):
     (tmp_path / "word_count.py").write_text("import no_such_module_anywhere\n")
     done = run_demo("--program", tmp_path, "--lines", "10")
     assert done.returncode == 1
-    assert "The demo failed: machida ended with exit code 1." in done.stdout
+    assert "The demo failed: machida ended with exit code 3." in done.stdout
     assert "no_such_module_anywhere" in done.stdout

@@ -32,7 +32,7 @@ from wallaroo.engine.set_aside import LOCK, finish_setting_aside, set_aside
 from wallaroo.errors import DirectoryError
 from wallaroo.files import write_atomically
 
-_PATIENCE_SECONDS = 30.0
+_PATIENCE_SECONDS = 120.0
 
 
 class Home:
@@ -63,13 +63,15 @@ class Home:
             # The JVM of a run that was killed holds the lock too, and ends in a moment.
             if not _is_dead(holder) or time.monotonic() > deadline:
                 os.close(lock)
+                number = holder.partition(" ")[0] or "unknown"
                 raise DirectoryError(
-                    f"Another run (process {holder or 'unknown'}) is using {self.path}. "
+                    f"Another run (process {number}) is using {self.path}. "
                     "Stop it first, or choose another directory with --resilience-dir."
                 )
             time.sleep(0.1)
         os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        process = os.getpid()
+        os.pwrite(lock, f"{process} {_beginning(process)}".strip().encode() + b"\n", 0)
         self.lock = lock
         with _usable(self.path):
             finish_setting_aside(self.path)
@@ -177,15 +179,26 @@ def _locked(lock: int) -> bool:
     return True
 
 
-def _is_dead(process: str) -> bool:
-    """Tell whether the process that wrote its number into the lock file is gone."""
+def _is_dead(holder: str) -> bool:
+    """Tell whether the process that wrote itself into the lock file is gone."""
+    number, _, began = holder.partition(" ")
     try:
-        os.kill(int(process), 0)
+        os.kill(int(number), 0)
     except ProcessLookupError:
         return True
     except (ValueError, OSError):
         return False
-    return False
+    # Numbers of processes are given again.
+    return bool(began) and began != _beginning(int(number))
+
+
+def _beginning(process: int) -> str:
+    """Return when a process began, in a unit of the system's; nothing where that is not told, or it has ended."""
+    try:
+        state, *rest = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if state == "Z" else rest[18]
 
 
 def default_home(application: str) -> Path:
