@@ -138,6 +138,10 @@ def spark_session(name: str, home: Home, options: SparkOptions, java: str, tempo
     spark = os.environ.setdefault("SPARK_HOME", str(spark_home(installed) if options.local else installed))
     archive = ClassArchive(java, spark, pyspark.__version__)
     java_options = f"-Djava.io.tmpdir={temporary} {archive.java_options()}"
+    if options.local:
+        # Python does the work, and the JVM's best compiler would take a core from it for minutes: without it a start
+        # takes two thirds of the time, and the first minute is as fast as the tenth.
+        java_options = f"-XX:TieredStopAtLevel=1 {java_options}"
     settings = _all_settings(name, home, options, java_options)
     if options.local:
         settings.setdefault("spark.python.unix.domain.socket.dir", str(temporary))
