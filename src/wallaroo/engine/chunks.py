@@ -6,18 +6,20 @@ Columns of a row:
 - `grp`: the group (a bucket of a state, or a carrier that only passes chunks on) which decides the partition;
 - `seq`, `part`: the chunk's place in the order of the input; chunks of one route are put in order by them;
 - `number`: how many messages;
-- `body`: the messages: a pickled `{key: [message, ...]}` for a state, bytes back to back for a sink.
+- `body`: the messages: packed with their keys for a state, bytes back to back for a sink.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import pickle
 from collections.abc import Callable, Iterator
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+
+from wallaroo.engine.packing import pack, pack_plain, unpack
 
 DEAD_LETTERS = -1
 """The route of messages that failed: a JSON list of records for the dead-letter file."""
@@ -104,50 +106,41 @@ class Serializer:
         """Return the message or state in `data`."""
         return pickle.loads(data) if self._deserialize is None else self._deserialize(data)
 
-    def dump_messages(self, messages: dict[Any, list[Any]], *, plain: bool = False) -> bytes:
-        """Return the messages of many keys as bytes; `plain` ones hold no other objects, which is much faster."""
+    def dump_messages(self, messages: dict[Any, list[Any]]) -> bytes:
+        """Return the messages of many keys as bytes."""
+        flat = list(chain.from_iterable(messages.values()))
         if self._serialize is not None:
-            serialize = self._serialize
-            messages = {key: [serialize(message) for message in some] for key, some in messages.items()}
-        if plain:
-            return _dump_without_memo(messages)
-        return pickle.dumps(messages, pickle.HIGHEST_PROTOCOL)
+            flat = list(map(self._serialize, flat))
+        return pack(list(messages), list(map(len, messages.values())), flat)
+
+    def dump_plain_messages(self, messages: dict[Any, list[Any]]) -> bytes | None:
+        """Return the same where all messages and keys are of a kind that is sure to be loaded again, else None."""
+        if self._serialize is not None:
+            return None
+        flat = list(chain.from_iterable(messages.values()))
+        return pack_plain(list(messages), list(map(len, messages.values())), flat)
 
     def load_messages(self, data: bytes) -> dict[Any, list[Any]]:
         """Return what `dump_messages` packed."""
-        messages: dict[Any, list[Any]] = pickle.loads(data)
+        keys, counts, flat = unpack(data)
         if self._deserialize is not None:
-            deserialize = self._deserialize
-            messages = {key: [deserialize(message) for message in some] for key, some in messages.items()}
-        return messages
+            flat = list(map(self._deserialize, flat))
+        ends = accumulate(counts)
+        return {key: flat[end - count : end] for key, count, end in zip(keys, counts, ends, strict=True)}
 
     def dump_states(self, states: dict[Any, Any]) -> bytes:
         """Return the states of many keys as bytes."""
+        objects = list(states.values())
         if self._serialize is not None:
-            serialize = self._serialize
-            states = {key: serialize(state) for key, state in states.items()}
-        return pickle.dumps(states, pickle.HIGHEST_PROTOCOL)
+            objects = list(map(self._serialize, objects))
+        return pack(list(states), objects)
 
     def load_states(self, data: bytes) -> dict[Any, Any]:
         """Return what `dump_states` packed."""
-        states: dict[Any, Any] = pickle.loads(data)
+        keys, objects = unpack(data)
         if self._deserialize is not None:
-            deserialize = self._deserialize
-            states = {key: deserialize(state) for key, state in states.items()}
-        return states
-
-
-PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
-"""Classes whose objects hold no other objects."""
-
-
-def _dump_without_memo(messages: dict[Any, list[Any]]) -> bytes:
-    """Pickle without keeping track of objects that occur twice, which is most of pickle's work on short texts."""
-    buffer = io.BytesIO()
-    pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
-    pickler.fast = True
-    pickler.dump(messages)
-    return buffer.getvalue()
+            objects = list(map(self._deserialize, objects))
+        return dict(zip(keys, objects, strict=True))
 
 
 def dump_records(records: list[dict[str, Any]]) -> bytes:

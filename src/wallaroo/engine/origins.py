@@ -102,8 +102,7 @@ class Retracing:
                 first, payloads = next(self._pieces)
             except StopIteration:
                 return None
-            self._stage.run(first, payloads)
-            if self._stage.is_full:
+            for _ in self._stage.run(first, payloads):
                 self._outbox.end_part()
         return noted[index]
 

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any
 
 from wallaroo.engine.buckets import stable_hash
-from wallaroo.engine.chunks import DEAD_LETTERS, PLAIN, PRINTED, Chunk, dump_records
+from wallaroo.engine.chunks import DEAD_LETTERS, PRINTED, Chunk, dump_records
 from wallaroo.engine.letters import Letter, Place, make_letter, safe_repr, shorten
 from wallaroo.engine.plan import Plan, SinkRoute, StepRoute
 from wallaroo.engine.printing import CaughtStream
@@ -50,6 +50,7 @@ class Outbox:
         self._plan = plan
         self._serializer = plan.serializer
         self._sinks: dict[int, list[bytes]] = {}
+        self._joined: dict[int, _Joined] = {}
         self._keyed: dict[int, defaultdict[Any, list[Any]]] = {}
         self._buckets: dict[int, dict[Any, int]] = {}
         self._dead: list[Letter] = []
@@ -66,6 +67,7 @@ class Outbox:
 
     def sink(self, route: SinkRoute) -> list[bytes]:
         """Return the list that takes the encoded messages for a sink."""
+        self._joined.setdefault(route.number, _Joined())
         return self._sinks.setdefault(route.number, [])
 
     def keyed(self, route: StepRoute) -> defaultdict[Any, list[Any]]:
@@ -75,8 +77,9 @@ class Outbox:
 
     def clear(self) -> None:
         """Forget everything; a task that failed half-way may have left something."""
-        for sink in self._sinks.values():
+        for number, sink in self._sinks.items():
             sink.clear()
+            self._joined[number].clear()
         for keyed in self._keyed.values():
             keyed.clear()
         self._dead.clear()
@@ -101,8 +104,15 @@ class Outbox:
     @property
     def messages(self) -> int:
         """Return how many messages are waiting, for a task that wants to put out large results in parts."""
-        keyed = sum(len(some) for groups in self._keyed.values() for some in groups.values())
-        return keyed + sum(map(len, self._sinks.values()))
+        keyed = sum(sum(map(len, groups.values())) for groups in self._keyed.values())
+        joined = sum(joined.count for joined in self._joined.values())
+        return keyed + joined + sum(map(len, self._sinks.values()))
+
+    def join_encoded(self) -> None:
+        """Put what is encoded together while it is fresh: what has left the processor's cache takes longer to find."""
+        for number, encoded in self._sinks.items():
+            if encoded:
+                self._joined[number].take(encoded)
 
     def fail(
         self, place: Place, message: Any, error: BaseException, key: Any = AT_HAND, *, encoding: str | None = None
@@ -127,10 +137,11 @@ class Outbox:
                 assert isinstance(route, StepRoute)
                 yield from self._keyed_chunks(route, groups, seq, part)
                 groups.clear()
-        for number, encoded in self._sinks.items():
-            if encoded:
-                yield Chunk(number, carrier, seq, part, len(encoded), b"".join(encoded))
-                encoded.clear()
+        self.join_encoded()
+        for number, joined in self._joined.items():
+            if joined.count:
+                yield Chunk(number, carrier, seq, part, joined.count, b"".join(joined.pieces))
+                joined.clear()
         if self._dead:
             yield Chunk(DEAD_LETTERS, carrier, seq, part, len(self._dead), dump_records(self._dead))
             self._dead.clear()
@@ -185,10 +196,11 @@ class Outbox:
     def _pack(self, route: StepRoute, messages: dict[Any, list[Any]], part: int) -> tuple[bytes, int]:
         """Return messages as bytes with their number; those that cannot travel become dead letters."""
         try:
-            types = set(map(type, chain.from_iterable(messages.values())))
-            if types <= self._travelled:
-                plain = types <= PLAIN and set(map(type, messages)) <= PLAIN
-                return self._serializer.dump_messages(messages, plain=plain), sum(map(len, messages.values()))
+            body = self._serializer.dump_plain_messages(messages)
+            if body is None and set(map(type, chain.from_iterable(messages.values()))) <= self._travelled:
+                body = self._serializer.dump_messages(messages)
+            if body is not None:
+                return body, sum(map(len, messages.values()))
         except Exception:  # noqa: BLE001, S110 - the culprits are found one by one, below
             pass
         good: dict[Any, list[Any]] = {}
@@ -217,6 +229,24 @@ class Outbox:
     ) -> None:
         self.origin = partial(self.origin_of_packed, route.number, part, key, index)
         self.fail(Place.of_step(route.pipeline, route.index), message, error, key)
+
+
+class _Joined:
+    """Encoded messages for a sink, many in a piece."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.count = 0
+
+    def take(self, encoded: list[bytes]) -> None:
+        """Take what is in a list, and clear it."""
+        self.pieces.append(b"".join(encoded))
+        self.count += len(encoded)
+        encoded.clear()
+
+    def clear(self) -> None:
+        self.pieces.clear()
+        self.count = 0
 
 
 def letters_by_number(groups: dict[Any, list[Any]], allowed: frozenset[Any]) -> None:

@@ -21,6 +21,8 @@ from wallaroo.engine.state import Bucket, BucketStore, StateLog
 from wallaroo.engine.steps import ReturnShapeError, checked_list, checked_pair, line_from, state_loop
 from wallaroo.topology.model import StateComputation
 
+_JOINED_AT_ONCE = 2000
+
 Compute = Callable[[Any, Any], Any]
 
 
@@ -68,6 +70,7 @@ class BucketRun:
         run = step.run
         outbox = step.outbox
         outbox.origin = work.origin_at_hand
+        since_joined = 0
         for key, of_key in messages.items():
             outbox.key = work.key = key
             if key in self._guards:
@@ -82,6 +85,10 @@ class BucketRun:
                 self._recover(work, key, len(of_key) - length_hint(remaining) - 1, error)
             if save_any:
                 self._saved.add(key)
+            since_joined += len(of_key)
+            if since_joined > _JOINED_AT_ONCE:
+                outbox.join_encoded()
+                since_joined = 0
         self._touched.update(key for key in messages if key in objects)
         self._done.append(work)
 

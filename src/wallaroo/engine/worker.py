@@ -53,8 +53,7 @@ class Worker:
         carrier = self.plan.layout.carriers[start % self.plan.layout.partitions]
         seq = SEQUENCE + start if source == REPLAYS else start
         for first, payloads in pieces:
-            stage.run(first, payloads)
-            if stage.is_full:
+            for _ in stage.run(first, payloads):
                 yield from outbox.take(seq, carrier)
         yield from outbox.take(seq, carrier)
 
@@ -213,4 +212,6 @@ class _Housekeeping:
 def worker_for(ref: PlanRef) -> Worker:
     """Return this process's worker for a plan."""
     catch_streams()
+    # Messages come and go by the ten thousand; Python's own setting looks for garbage after every 700.
+    gc.set_threshold(50_000, 20, 20)
     return Worker(ref.load())

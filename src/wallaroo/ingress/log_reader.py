@@ -18,7 +18,6 @@ from wallaroo.ingress.log_format import (
     damaged_messages,
     lost_ranges,
     segment_starts,
-    unpack_ends,
 )
 
 if TYPE_CHECKING:
@@ -234,13 +233,15 @@ def _pieces(span: _Span) -> Iterator[tuple[int, list[Block]]]:
 
 
 def _read_piece(span: _Span, data_file: int, ends_file: int, data_start: int, piece: list[Block]) -> list[bytes]:
+    # Processes that only ask where a log ends do without Arrow.
+    from wallaroo.ingress.log_slices import cut_messages  # noqa: PLC0415
+
     first = piece[0].first
     count = piece[-1].end - first
     data = os.pread(data_file, piece[-1].data_end - data_start, data_start)
     ends = os.pread(ends_file, OFFSET_SIZE * count, OFFSET_SIZE * (first - span.blocks.start))
     _check_piece(span, data_start, piece, memoryview(data), memoryview(ends))
-    offsets = [0, *(offset - data_start for offset in unpack_ends(ends))]
-    return [data[low:high] for low, high in pairwise(offsets)]
+    return cut_messages(data, ends, data_start)
 
 
 def _check_piece(span: _Span, data_start: int, piece: list[Block], data: memoryview, ends: memoryview) -> None:
