@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from wallaroo.engine.chunks import ARROW_SCHEMA, from_table, to_record_batch
+from wallaroo.engine.chunks import ARROW_SCHEMA, from_table, record_batches
 from wallaroo.engine.shipping import PlanRef
 from wallaroo.engine.state import MemoryStore
 from wallaroo.engine.worker import Worker
@@ -51,7 +51,8 @@ class Query:
                 chunks += choose(self.workers).run_group(level, group, reversed(of_group), store)
         for worker in self.workers:
             worker.end_of_task()
-        return list(from_table(pa.Table.from_batches([to_record_batch([chunk]) for chunk in chunks], ARROW_SCHEMA)))
+        arrived = from_table(pa.Table.from_batches(record_batches(chunks), ARROW_SCHEMA))
+        return [chunk._replace(body=bytes(chunk.body)) for chunk in arrived]
 
     def output(self, **options):
         """Return what a batch sends to each sink."""

@@ -192,7 +192,7 @@ def _forget_classes() -> None:
         [print],
         [ValueError("a")],
     ],
-    ids=repr,
+    ids=lambda objects: str([type(each).__name__ for each in objects]),
 )
 def test_comes_back_as_from_pickle(objects: list[Any]) -> None:
     (found,) = unpack(pack(objects))
@@ -208,7 +208,7 @@ def test_comes_back_as_from_pickle(objects: list[Any]) -> None:
         [Total("a", 1), Total("b", 2)],
         [Frozen("a", 1), Frozen("b", 2)],
     ],
-    ids=repr,
+    ids=lambda objects: str([type(each).__name__ for each in objects]),
 )
 def test_plain_objects_are_taken_apart(objects: list[Any]) -> None:
     assert pack_plain(objects) is not None

@@ -5,6 +5,9 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 
+Body = bytes | memoryview
+"""Encoded messages, back to back."""
+
 
 def _forget(_size: int, _checksum: int) -> None:
     """Take a note that nobody keeps."""
@@ -27,7 +30,7 @@ class Batch:
     [b'three ']
     """
 
-    def __init__(self, number: int, bodies: Sequence[bytes], note: Callable[[int, int], None] = _forget) -> None:
+    def __init__(self, number: int, bodies: Sequence[Body], note: Callable[[int, int], None] = _forget) -> None:
         self.number = number
         self.bodies = bodies
         self.size = sum(map(len, bodies))
@@ -38,7 +41,7 @@ class Batch:
         self._note = note
 
     @property
-    def left(self) -> Sequence[bytes]:
+    def left(self) -> Sequence[Body]:
         """Return the bodies behind the border that has been reached."""
         return self.bodies[self._border :]
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from wallaroo.connectors.base import Notice, StoppedError
-from wallaroo.connectors.batch import Batch
+from wallaroo.connectors.batch import Batch, Body
 from wallaroo.connectors.dialing import dial
 from wallaroo.connectors.troubles import Trouble
 
@@ -140,7 +140,7 @@ class TcpSink:
             self._send(connection, body, look)
         self._wait_until_acknowledged(connection, look)
 
-    def _send(self, connection: socket.socket, data: bytes, on_progress: Callable[[int], None]) -> None:
+    def _send(self, connection: socket.socket, data: Body, on_progress: Callable[[int], None]) -> None:
         """Send all of `data`, for as long as the receiver takes to read it, unless the application is stopped."""
         rest = memoryview(data)
         progress = time.monotonic()

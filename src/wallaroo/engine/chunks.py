@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from wallaroo.connectors.batch import Body
 from wallaroo.engine.packing import pack, pack_plain, unpack
 
 DEAD_LETTERS = -1
@@ -41,6 +42,9 @@ ARROW_SCHEMA = pa.schema(
 )
 
 
+_RECORD_BATCH_BYTES = 1 << 20
+
+
 class Chunk(NamedTuple):
     """One row; its fields are described at the top of this module."""
 
@@ -49,7 +53,7 @@ class Chunk(NamedTuple):
     seq: int
     part: int
     number: int
-    body: bytes
+    body: Body
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -57,17 +61,32 @@ class Chunk(NamedTuple):
         return (self.route, self.seq, self.part)
 
 
-def to_record_batch(chunks: list[Chunk]) -> pa.RecordBatch:
-    """Return `chunks` as the Arrow batch that the source hands to Spark."""
+def record_batches(chunks: Iterable[Chunk]) -> Iterator[pa.RecordBatch]:
+    """Yield `chunks` as the Arrow batches that the source hands to Spark: not many, and none too large."""
+    waiting: list[Chunk] = []
+    size = 0
+    for chunk in chunks:
+        waiting.append(chunk)
+        size += len(chunk.body)
+        if size >= _RECORD_BATCH_BYTES:
+            yield _record_batch(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield _record_batch(waiting)
+
+
+def _record_batch(chunks: list[Chunk]) -> pa.RecordBatch:
     columns = zip(*chunks, strict=True)
     arrays = [pa.array(column, type=field.type) for column, field in zip(columns, ARROW_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
 
 
 def from_table(table: pa.Table) -> Iterator[Chunk]:
-    """Yield the chunks of an Arrow table, in input order for each route."""
-    columns = [table.column(name).to_pylist() for name in ARROW_SCHEMA.names]
-    chunks = [Chunk(*values) for values in zip(*columns, strict=True)]
+    """Yield the chunks of an Arrow table, in input order for each route; their bodies are not copied."""
+    *columns, bodies = (table.column(name) for name in ARROW_SCHEMA.names)
+    plain = [column.to_pylist() for column in columns]
+    views = (memoryview(body.as_buffer()).cast("B") for body in bodies)
+    chunks = [Chunk(*values) for values in zip(*plain, views, strict=True)]
     yield from sorted(chunks, key=lambda chunk: chunk.order)
 
 
@@ -120,7 +139,7 @@ class Serializer:
         flat = list(chain.from_iterable(messages.values()))
         return pack_plain(list(messages), list(map(len, messages.values())), flat)
 
-    def load_messages(self, data: bytes) -> dict[Any, list[Any]]:
+    def load_messages(self, data: Body) -> dict[Any, list[Any]]:
         """Return what `dump_messages` packed."""
         keys, counts, flat = unpack(data)
         if self._deserialize is not None:
@@ -148,7 +167,7 @@ def dump_records(records: list[dict[str, Any]]) -> bytes:
     return json.dumps(records).encode()
 
 
-def load_records(body: bytes) -> list[dict[str, Any]]:
+def load_records(body: Body) -> list[dict[str, Any]]:
     """Return the dead-letter records in the body of a chunk."""
-    records: list[dict[str, Any]] = json.loads(body)
+    records: list[dict[str, Any]] = json.loads(bytes(body))
     return records

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from wallaroo.api.configs import TCPSinkConfig
 from wallaroo.connectors.base import Notice, SinkConnection, StoppedError
-from wallaroo.connectors.batch import Batch
+from wallaroo.connectors.batch import Batch, Body
 from wallaroo.connectors.tcp import TcpSink
 from wallaroo.connectors.tcp_once import ConfirmedTcpSink
 from wallaroo.engine.batch_ranges import BatchRanges
@@ -88,14 +88,14 @@ class Egress:
     def deliver(self, batch: int, chunks: Iterable[Chunk]) -> None:
         """Deliver the chunks of a batch, which are in order for each route."""
         self._ledger.make_room()
-        bodies: defaultdict[str, list[bytes]] = defaultdict(list)
+        bodies: defaultdict[str, list[Body]] = defaultdict(list)
         letters: list[Letter] = []
         for chunk in chunks:
             if chunk.route >= 0:
                 bodies[self._routes[chunk.route]].append(chunk.body)
                 self.messages_out += chunk.number
             elif chunk.route == PRINTED:
-                self._notice(chunk.body.decode(errors="replace").rstrip("\n"))
+                self._notice(bytes(chunk.body).decode(errors="replace").rstrip("\n"))
             elif chunk.route == DEAD_LETTERS:
                 letters += load_records(chunk.body)
         if not self._ledger.has(_DEAD_LETTERS_IN_LEDGER, batch):
@@ -128,7 +128,7 @@ class Egress:
         """Tell, when it is time, how often errors have come back."""
         self._dead_letters.sum_up()
 
-    def _batch(self, sink: str, number: int, bodies: list[bytes]) -> Batch:
+    def _batch(self, sink: str, number: int, bodies: list[Body]) -> Batch:
         """Return a batch for a sink, which goes on where a run that was killed had got to."""
 
         def note(size: int, checksum: int) -> None:

@@ -62,7 +62,7 @@ class RunOptions:
     workers: int | None = None
     """The degree of parallelism; by default what the machine or the cluster offers."""
     buckets: int | None = None
-    batch_bytes: int = 16 << 20
+    batch_bytes: int = 64 << 20
     effectively_once: bool = False
     """Whether batches are framed with their ids, for receivers that confirm them and drop repeats."""
     on_error: OnError = field(default_factory=OnError)

@@ -59,7 +59,7 @@ def pack_plain(*many: Sequence[Any]) -> bytes | None:
     return buffer.getvalue()
 
 
-def unpack(data: bytes) -> list[list[Any]]:
+def unpack(data: bytes | memoryview) -> list[list[Any]]:
     """Return what `pack` packed."""
     return list(starmap(_put_together, pickle.loads(data)))
 

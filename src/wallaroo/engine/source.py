@@ -18,7 +18,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from wallaroo.engine.chunks import COLUMNS, NUDGE, Chunk, to_record_batch
+from wallaroo.engine.batch_size import BatchSize
+from wallaroo.engine.chunks import COLUMNS, NUDGE, Chunk, record_batches
 from wallaroo.engine.shipping import PlanRef
 from wallaroo.engine.worker import worker_for
 from wallaroo.errors import WallarooError
@@ -100,6 +101,10 @@ class _Reader(DataSourceStreamReader):
         return IngressClient(self._settings.control_path, self._settings.token)
 
     @cached_property
+    def _batch_size(self) -> BatchSize:
+        return BatchSize(self._settings.batch_bytes)
+
+    @cached_property
     def _logs(self) -> dict[str, LogReader]:
         return {source: LogReader(Path(folder)) for source, folder in self._settings.logs.items()}
 
@@ -116,6 +121,7 @@ class _Reader(DataSourceStreamReader):
         # Spark asks when the batch before is done, and tells so only with the next one. A log that is full waits for
         # room before there can be a next one.
         self.commit(start)
+        self._batch_size.ends()
         answer = self._ingress.wait(known, _WAIT_SECONDS)
         if answer.draining:
             return start
@@ -123,7 +129,8 @@ class _Reader(DataSourceStreamReader):
         for source, log in self._logs.items():
             begin = known[source]
             end = answer.ends.get(source, begin)
-            ends[source] = log.limit(begin, self._settings.batch_bytes, end) if end > begin else begin
+            ends[source] = log.limit(begin, self._batch_size.bytes, end) if end > begin else begin
+        self._batch_size.begins(full=any(ends[source] < end for source, end in answer.ends.items() if source in known))
         return {"nudges": start["nudges"] + int(answer.nudged), "sources": ends}
 
     def _refuse_missing_pipelines(self, start: dict[str, int], end: dict[str, int]) -> None:
@@ -160,8 +167,7 @@ class _Reader(DataSourceStreamReader):
             worker.prepare_sources()
             chunks = iter([Chunk(NUDGE, partition.carrier, 0, 0, 0, b"")])
         try:
-            for chunk in chunks:
-                yield to_record_batch([chunk])
+            yield from record_batches(chunks)
         finally:
             worker.end_of_task()
 

@@ -1,0 +1,51 @@
+"""How much of its logs an application takes at a time.
+
+While it keeps up, a batch is whatever has come in, and answers are quick. When there is a backlog, each batch costs
+something however small it is, so it should be large; but not so large that it takes minutes, which memory, a stop and
+whoever waits for an answer would all feel. How long a byte takes depends on the user's code. So time decides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+_WANTED_SECONDS = 3.0
+_FIRST_BYTES = 4 << 20
+_LEAST_BYTES = 16 << 10
+_FASTEST_CHANGE = 4.0
+
+
+class BatchSize:
+    """Follows the batches of a run.
+
+    >>> now = [0.0]
+    >>> size = BatchSize(64 << 20, clock=lambda: now[0])
+    >>> size.bytes >> 20
+    4
+    >>> size.begins(full=True)
+    >>> now[0] += 0.5
+    >>> size.ends()
+    >>> size.bytes >> 20
+    16
+    """
+
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = most
+        self._clock = clock
+        self._began: float | None = None
+        self.bytes = min(_FIRST_BYTES, most)
+        """How much the next batch may take."""
+
+    def begins(self, *, full: bool) -> None:
+        """Take note that a batch begins; it is full when there was more than it might take."""
+        self._began = self._clock() if full else None
+
+    def ends(self) -> None:
+        """Take note that the batch is done."""
+        if self._began is None:
+            return
+        took = max(self._clock() - self._began, 0.001)
+        self._began = None
+        change = min(max(_WANTED_SECONDS / took, 1 / _FASTEST_CHANGE), _FASTEST_CHANGE)
+        self.bytes = min(max(int(self.bytes * change), _LEAST_BYTES), self._most)
