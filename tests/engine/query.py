@@ -51,8 +51,7 @@ class Query:
                 chunks += choose(self.workers).run_group(level, group, reversed(of_group), store)
         for worker in self.workers:
             worker.end_of_task()
-        arrived = from_table(pa.Table.from_batches(record_batches(chunks), ARROW_SCHEMA))
-        return [chunk._replace(body=bytes(chunk.body)) for chunk in arrived]
+        return list(from_table(pa.Table.from_batches(record_batches(chunks), ARROW_SCHEMA)))
 
     def output(self, **options):
         """Return what a batch sends to each sink."""

@@ -6,7 +6,8 @@ Columns of a row:
 - `grp`: the group (a bucket of a state, or a carrier that only passes chunks on) which decides the partition;
 - `seq`, `part`: the chunk's place in the order of the input; chunks of one route are put in order by them;
 - `number`: how many messages;
-- `body`: the messages: packed with their keys for a state, bytes back to back for a sink.
+- `body`: the messages: packed with their keys for a state, bytes back to back for a sink;
+- `file`: the name of the file that the body is in, where it is large and on its way to the driver (see `spool`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PRINTED = -2
 NUDGE = -3
 """The route of chunks without content, which only make every stage run once."""
 
-COLUMNS = "route int, grp int, seq long, part int, number int, body binary"
+COLUMNS = "route int, grp int, seq long, part int, number int, body binary, file string"
 ARROW_SCHEMA = pa.schema(
     [
         ("route", pa.int32()),
@@ -38,6 +39,7 @@ ARROW_SCHEMA = pa.schema(
         ("part", pa.int32()),
         ("number", pa.int32()),
         ("body", pa.binary()),
+        ("file", pa.string()),
     ]
 )
 
@@ -54,6 +56,7 @@ class Chunk(NamedTuple):
     part: int
     number: int
     body: Body
+    file: str | None = None
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -82,11 +85,9 @@ def _record_batch(chunks: list[Chunk]) -> pa.RecordBatch:
 
 
 def from_table(table: pa.Table) -> Iterator[Chunk]:
-    """Yield the chunks of an Arrow table, in input order for each route; their bodies are not copied."""
-    *columns, bodies = (table.column(name) for name in ARROW_SCHEMA.names)
-    plain = [column.to_pylist() for column in columns]
-    views = (memoryview(body.as_buffer()).cast("B") for body in bodies)
-    chunks = [Chunk(*values) for values in zip(*plain, views, strict=True)]
+    """Yield the chunks of an Arrow table, in input order for each route."""
+    columns = [table.column(name).to_pylist() for name in ARROW_SCHEMA.names]
+    chunks = [Chunk(*values) for values in zip(*columns, strict=True)]
     yield from sorted(chunks, key=lambda chunk: chunk.order)
 
 

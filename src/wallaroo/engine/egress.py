@@ -22,6 +22,7 @@ from wallaroo.engine.ledger import Ledger, Part
 from wallaroo.engine.letters import Letter
 from wallaroo.engine.on_error import OnError
 from wallaroo.engine.plan import Plan, SinkRoute
+from wallaroo.engine.spool import SpoolReader
 from wallaroo.errors import ErrorPolicyError
 from wallaroo.topology.model import REPLAYS
 
@@ -51,6 +52,7 @@ class Egress:
         self._policy = ErrorPolicy(on_error or OnError())
         self._ranges = BatchRanges(home.checkpoint)
         self._dead_letters = DeadLetters(home.dead_letters, notice)
+        self._spool = SpoolReader(plan.spool) if plan.spool else None
         self._notice = notice
         self._effectively_once = effectively_once
         self._connections: dict[str, SinkConnection] = {}
@@ -80,6 +82,8 @@ class Egress:
         """Run a batch and deliver what it puts out (Spark's `foreachBatch`)."""
         try:
             self.deliver(batch, from_table(frame.toArrow()))
+            if self._spool is not None:
+                self._spool.clear()
         except (StoppedError, ErrorPolicyError) as error:
             self.failure = error
             raise
@@ -90,7 +94,7 @@ class Egress:
         self._ledger.make_room()
         bodies: defaultdict[str, list[Body]] = defaultdict(list)
         letters: list[Letter] = []
-        for chunk in chunks:
+        for chunk in chunks if self._spool is None else map(self._spool.get, chunks):
             if chunk.route >= 0:
                 bodies[self._routes[chunk.route]].append(chunk.body)
                 self.messages_out += chunk.number

@@ -140,7 +140,14 @@ class Run:
             self.home.record_layout(name, layout)
         self._tell_kept(layout)
         session.conf.set("spark.sql.shuffle.partitions", layout.partitions)
-        plan = Plan(self.application, layout, *own_serializers(self._module), run_id=self._token, logs=self._logs())
+        plan = Plan(
+            self.application,
+            layout,
+            *own_serializers(self._module),
+            run_id=self._token,
+            logs=self._logs(),
+            spool=self._spool(),
+        )
         if not self.options.spark.local and (bundle := bundle_modules(self.home.path / "modules.zip")):
             session.sparkContext.addPyFile(str(bundle))
         if not self.home.checkpoint.exists():
@@ -157,6 +164,13 @@ class Run:
         self._egress.connect()
         self._start_query(session, plan)
         self._warm_up()
+
+    def _spool(self) -> str | None:
+        if not self.options.spark.local:
+            return None
+        folder = self._folder / "outputs"
+        folder.mkdir()
+        return str(folder)
 
     def _tell_kept(self, layout: Layout) -> None:
         """Say so where the state that is there decides, and not what was asked for."""

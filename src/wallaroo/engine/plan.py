@@ -83,6 +83,8 @@ class Plan:
     run_id: str = ""
     logs: dict[str, str] = field(default_factory=dict)
     """The folder of each source's log, for workers that have to look up where a message came from."""
+    spool: str | None = None
+    """The folder for large outputs, where all workers are on one machine with the driver."""
     routes: list[StepRoute | SinkRoute] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -21,6 +21,7 @@ from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.printing import catch_streams
 from wallaroo.engine.replaying import SEQUENCE, ReplayLine
 from wallaroo.engine.shipping import PlanRef
+from wallaroo.engine.spool import SpoolWriter
 from wallaroo.engine.state import Bucket, BucketStore, StateLog
 from wallaroo.engine.stateful import BucketRun, StateStep
 from wallaroo.errors import WallarooError
@@ -42,6 +43,7 @@ class Worker:
         self._log = StateLog(self.plan.serializer, self.plan.run_id)
         self._serializer = self.plan.serializer
         self._live: OrderedDict[tuple[int, str], tuple[float, Bucket]] = OrderedDict()
+        self._spool = SpoolWriter(plan.spool) if plan.spool else None
         self._housekeeping = _Housekeeping()
 
     def run_source(self, source: str, start: int, pieces: Iterable[tuple[int, list[bytes]]]) -> Iterator[Chunk]:
@@ -54,8 +56,16 @@ class Worker:
         seq = SEQUENCE + start if source == REPLAYS else start
         for first, payloads in pieces:
             for _ in stage.run(first, payloads):
-                yield from outbox.take(seq, carrier)
-        yield from outbox.take(seq, carrier)
+                yield from self._taken(seq, carrier)
+        yield from self._taken(seq, carrier)
+
+    def _taken(self, seq: int, carrier: int) -> Iterator[Chunk]:
+        """Return what the steps have put out."""
+        chunks = self._outbox.take(seq, carrier)
+        if self._spool is None:
+            return chunks
+        put = self._spool.put
+        return (chunk if self.plan.level_of(chunk.route) is not None else put(chunk) for chunk in chunks)
 
     def _source(self, name: str) -> SourceLine:
         if name not in self._sources:
@@ -125,7 +135,7 @@ class Worker:
             run.save()
         self._live[name] = (time.monotonic(), run.bucket)
         carrier = self.plan.layout.carriers[spark_hash(group) % self.plan.layout.partitions]
-        yield from self._outbox.take(group, carrier)
+        yield from self._taken(group, carrier)
 
     def _run_chunk(self, run: BucketRun, chunk: Chunk) -> None:
         step = self._step(chunk.route)
@@ -171,6 +181,8 @@ class Worker:
     def end_of_task(self) -> None:
         """Tidy up after a task; buckets that have not been used for long live elsewhere now."""
         self._retracings.clear()
+        if self._spool is not None:
+            self._spool.close()
         horizon = time.monotonic() - _FORGET_AFTER_SECONDS
         while self._live and next(iter(self._live.values()))[0] < horizon:
             self._live.popitem(last=False)

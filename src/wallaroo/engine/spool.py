@@ -1,0 +1,86 @@
+"""Where the workers of this machine leave large outputs for the driver: in files.
+
+Otherwise they would take the long way through the JVM, which copies them half a dozen times. A chunk then carries the
+name of the file and where in it the output is. The driver maps the file into memory, sends from there, and removes all
+files when the batch is delivered, also those of tasks that failed half-way: at that time nobody writes any.
+
+It is a short cut, and nothing else: where a file cannot be written, the chunk is left as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import uuid
+from pathlib import Path
+from struct import Struct
+
+from wallaroo.engine.chunks import Chunk
+
+_PLACE = Struct("<QQ")
+_WORTH_A_FILE = 256 << 10
+
+
+class SpoolWriter:
+    """A worker's side: one file for each task that has something large."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+        self._name = ""
+        self._file: int | None = None
+        self._size = 0
+
+    def put(self, chunk: Chunk) -> Chunk:
+        """Return the chunk with its body in a file, if it is large enough for that."""
+        if len(chunk.body) < _WORTH_A_FILE:
+            return chunk
+        try:
+            place = self._write(chunk.body)
+        except OSError:
+            self.close()
+            return chunk
+        return chunk._replace(file=self._name, body=_PLACE.pack(*place))
+
+    def _write(self, body: bytes | memoryview) -> tuple[int, int]:
+        if self._file is None:
+            self._name = uuid.uuid4().hex
+            self._size = 0
+            self._file = os.open(self._folder / self._name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        begin, rest = self._size, memoryview(body)
+        while rest:
+            written = os.write(self._file, rest)
+            self._size += written
+            rest = rest[written:]
+        return begin, len(body)
+
+    def close(self) -> None:
+        """End the file of a task."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+class SpoolReader:
+    """The driver's side."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+        self._maps: dict[str, memoryview] = {}
+
+    def get(self, chunk: Chunk) -> Chunk:
+        """Return a chunk with its body, wherever that is."""
+        if chunk.file is None:
+            return chunk
+        begin, size = _PLACE.unpack(chunk.body)
+        if chunk.file not in self._maps:
+            with (self._folder / chunk.file).open("rb") as file:
+                self._maps[chunk.file] = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        return chunk._replace(file=None, body=self._maps[chunk.file][begin : begin + size])
+
+    def clear(self) -> None:
+        """Remove all files."""
+        self._maps.clear()
+        with contextlib.suppress(OSError):
+            for file in self._folder.iterdir():
+                file.unlink(missing_ok=True)
