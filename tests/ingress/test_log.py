@@ -118,13 +118,13 @@ def test_limit_is_the_last_border_within_the_bytes(blocks, segment_bytes, max_by
     assert found == max(fitting[-1], *allowed[1:2], start)
 
 
-def test_a_piece_is_not_much_larger_than_a_mebibyte(tmp_path):
+def test_a_piece_is_not_much_larger_than_half_a_mebibyte(tmp_path):
     with LogWriter(tmp_path) as writer:
         for _ in range(50):
             writer.append([bytes(100_000)])
         writer.append([bytes(3_000_000)])
     sizes = [sum(map(len, payloads)) for _, payloads in LogReader(tmp_path).read(0, 51)]
-    assert sizes == [1_000_000] * 5 + [3_000_000]
+    assert sizes == [500_000] * 10 + [3_000_000]
 
 
 def files_bytes(directory):

@@ -51,8 +51,9 @@ class FirstStage:
     def run(self, first: int, payloads: list[bytes]) -> Iterator[None]:
         """Run a piece whose first message has the position `first`.
 
-        Yields whenever there is so much output that it should be taken; at the same places whenever the same pieces
-        are run.
+        Yields when its output should be taken: at the end, where it is not yet so much that the processor's cache has
+        lost it, and before that wherever there is far more output than input. It is at the same places whenever the same
+        pieces are run.
         """
         low = 0
         while low < len(payloads):
@@ -61,6 +62,7 @@ class FirstStage:
             low = high
             if self._fed >= self._next_look and self._is_full():
                 yield
+        yield
 
     def _run(self, first: int, payloads: list[bytes]) -> None:
         remaining = iter(payloads)

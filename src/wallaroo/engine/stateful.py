@@ -58,6 +58,7 @@ class BucketRun:
         self._store = store
         self._saved: set[Any] = set()
         self._touched: set[Any] = set()
+        """The keys that have had messages; some may have no state, where making it failed."""
         self._done: list[_Work] = []
         """The chunks of this batch so far: from what succeeded of them a key's state can be made again."""
         self._guards: dict[Any, _Guard] = {}
@@ -89,7 +90,7 @@ class BucketRun:
             if since_joined > _JOINED_AT_ONCE:
                 outbox.join_encoded()
                 since_joined = 0
-        self._touched.update(key for key in messages if key in objects)
+        self._touched.update(messages)
         self._done.append(work)
 
     def _fresh(self, work: _Work, key: Any) -> Any:

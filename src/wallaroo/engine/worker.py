@@ -57,7 +57,6 @@ class Worker:
         for first, payloads in pieces:
             for _ in stage.run(first, payloads):
                 yield from self._taken(seq, carrier)
-        yield from self._taken(seq, carrier)
 
     def _taken(self, seq: int, carrier: int) -> Iterator[Chunk]:
         """Return what the steps have put out."""

@@ -23,7 +23,7 @@ from wallaroo.ingress.log_format import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PIECE_BYTES = 1 << 20
+PIECE_BYTES = 1 << 19
 """How much `LogReader.read` takes from the disk at a time, as long as a block is not larger."""
 
 _RECORDS_AT_ONCE = 4096
@@ -94,7 +94,7 @@ class LogReader:
         return list(pairwise(sorted(borders | {start, end})))
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, list[bytes]]]:
-        """Yield messages `start` to `end` in pieces of about 1 MiB: an index and the payloads from it on.
+        """Yield messages `start` to `end` in pieces of about half a MiB: an index and the payloads from it on.
 
         Raises:
             LogCorruptError: Some of the messages are damaged or gone; those before them have been yielded.
