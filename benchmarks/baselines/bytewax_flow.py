@@ -99,6 +99,26 @@ def convert(flow):
     return op.flat_map_batch("encode", fahrenheit, lambda batch: [f"{value:.2f}\n".encode() for value in batch])
 
 
+def convert_step_by_step(flow):
+    """Do the same with a function for each step, called for each message, as most programs are written."""
+    celsius = op.map("decode", _lines(flow, "temperatures"), float)
+    multiplied = op.map("multiply", celsius, _multiply)
+    fahrenheit = op.map("add", multiplied, _add)
+    return op.map("encode", fahrenheit, _encode)
+
+
+def _multiply(value):
+    return value * 1.8
+
+
+def _add(value):
+    return value + 32
+
+
+def _encode(value):
+    return f"{value:.2f}\n".encode()
+
+
 def check_orders(flow):
     prices = op.flat_map_batch("decode prices", _lines(flow, "prices"), _decode_prices)
     orders = op.flat_map_batch("decode orders", _lines(flow, "orders"), _decode_orders)
@@ -135,6 +155,9 @@ WORKLOADS = {
 }
 
 
+STEP_BY_STEP = {"celsius": convert_step_by_step}
+
+
 def _lines(flow, stream):
     folder = Path(os.environ["BENCH_INPUT"])
     source = DirSource(folder, glob_pat=f"{stream}*.txt", batch_size=_LINES_AT_ONCE)
@@ -169,7 +192,8 @@ def _note(what):
 def flow():
     """Build the dataflow that the environment asks for."""
     made = Dataflow("benchmark")
-    op.output("output", WORKLOADS[os.environ["BENCH_WORKLOAD"]](made), _Files())
+    workloads = STEP_BY_STEP if os.environ["BENCH_STEP_BY_STEP"] else WORKLOADS
+    op.output("output", workloads[os.environ["BENCH_WORKLOAD"]](made), _Files())
     return made
 
 
@@ -180,12 +204,14 @@ def main():
     parser.add_argument("output", type=Path)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--step-by-step", action="store_true")
     given = parser.parse_args()
     several = given.workers * given.processes > 1
     settings = {
         "BENCH_WORKLOAD": given.workload,
         "BENCH_INPUT": str(given.input / "parts" if several else given.input),
         "BENCH_OUTPUT": str(given.output),
+        "BENCH_STEP_BY_STEP": "1" if given.step_by_step else "",
     }
     command = [sys.executable, "-m", "bytewax.run", f"{Path(__file__).stem}:flow"]
     if given.workers > 1:

@@ -70,9 +70,21 @@ BYTEWAX = [
         family="Bytewax",
     ),
 ]
+BYTEWAX_BY_STEP = Baseline(
+    "Bytewax, two processes, step by step",
+    "bytewax_flow.py",
+    ("--processes", "2", "--step-by-step"),
+    _bench_python,
+    in_order=False,
+    family="Bytewax step by step",
+)
 PYSPARK = [
-    Baseline("plain PySpark", "pyspark_words.py", in_order=False, family="PySpark"),
+    Baseline("plain PySpark", "pyspark_words.py", in_order=False, family="plain PySpark"),
     Baseline(
-        "plain PySpark, 2 partitions", "pyspark_words.py", ("--partitions", "2"), in_order=False, family="PySpark"
+        "plain PySpark, 2 partitions",
+        "pyspark_words.py",
+        ("--partitions", "2"),
+        in_order=False,
+        family="plain PySpark, 2 partitions",
     ),
 ]

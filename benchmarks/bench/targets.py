@@ -34,7 +34,7 @@ class Target:
 
 TARGETS = [
     Target("word count, 27 keys: times Bytewax's best", "word count, 27 keys: Wallaroo / Bytewax's best", 1.5),
-    Target("word count, 27 keys: times plain PySpark", "word count, 27 keys: Wallaroo / PySpark's best", 10),
+    Target("word count, 27 keys: times plain PySpark", "word count, 27 keys: Wallaroo / plain PySpark", 10),
     Target("word count, 27 keys: times two pure loops", "word count, 27 keys: Wallaroo / 2 x pure loop", 0.45),
     Target("word count, 5,000 keys: times Bytewax's best", "word count, 5,000 keys: Wallaroo / Bytewax's best", 1.3),
     Target(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.contract import BYTEWAX, PURE, PYSPARK, Baseline
+from bench.contract import BYTEWAX, BYTEWAX_BY_STEP, PURE, PYSPARK, Baseline
 from bench.errors import BenchmarkError, NotRunningError
 from bench.figures import Figures
 from bench.inputs import Input, input_of
@@ -31,11 +31,9 @@ def run(setting: Setting) -> Figures:
 
 def baselines_of(workload: Workload, setting: Setting) -> list[Baseline]:
     """Return what a workload is compared with, the pure loop first."""
-    # Plain PySpark takes its time: it is in quick runs only where there is a target, with what suits it best.
-    spark = {"words-27": PYSPARK, "words-5k": PYSPARK[1:]}.get(workload.name, [])
-    if setting.quick:
-        spark = spark[1:]
-    return [PURE, *BYTEWAX, *spark]
+    others = {"words-27": PYSPARK, "celsius": [BYTEWAX_BY_STEP]}.get(workload.name, [])
+    # With its own settings plain PySpark takes its time.
+    return [PURE, *BYTEWAX, *(each for each in others if not setting.quick or each is not PYSPARK[0])]
 
 
 class _Comparison:
@@ -99,4 +97,5 @@ class _Comparison:
         for family in dict.fromkeys(baseline.family for baseline in self._baselines if baseline.family):
             members = [self._name(baseline.name) for baseline in self._baselines if baseline.family == family]
             if best := self._figures.best(members):
-                self._figures.add_ratios(f"{ours} / {family}'s best", ours, best)
+                name = f"{family}'s best" if len(members) > 1 else family
+                self._figures.add_ratios(f"{ours} / {name}", ours, best)

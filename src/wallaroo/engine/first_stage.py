@@ -52,8 +52,8 @@ class FirstStage:
         """Run a piece whose first message has the position `first`.
 
         Yields when its output should be taken: at the end, where it is not yet so much that the processor's cache has
-        lost it, and before that wherever there is far more output than input. It is at the same places whenever the same
-        pieces are run.
+        lost it, and before that wherever there is far more output than input. These are the same places
+        whenever the same pieces are run.
         """
         low = 0
         while low < len(payloads):
