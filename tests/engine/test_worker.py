@@ -191,6 +191,24 @@ def test_large_input_goes_out_in_parts_that_keep_their_order(make, tmp_path, mon
     assert [eval(line)[0][-5:] for line in output] == [f"{number:05d}" for number in range(4000)]
 
 
+def test_a_message_that_becomes_thousands_does_not_fill_the_memory(make, tmp_path):
+    def fan_out(data):
+        return [data + str(number) for number in range(5000)]
+
+    line = make.pipeline("p", make.step(fan_out, multi=True), make.state_step(count_word, key=len))
+    query = Query(make.plan(line), tmp_path)
+    query.append("p", [b"%03d " % number for number in range(400)], block=100)
+    reader = LogReader(tmp_path / "p")
+    chunks = list(query.workers[0].run_source("p", 0, reader.read(0, reader.end())))
+    assert sum(chunk.number for chunk in chunks) == 400 * 5000
+    in_a_part = Counter()
+    for chunk in chunks:
+        in_a_part[chunk.part] += chunk.number
+    # The first part shows how much there is; 64 messages are taken before anybody looks.
+    assert max(in_a_part.values()) <= 64 * 5000
+    assert max(number for part, number in in_a_part.items() if part) <= 210_000
+
+
 class TestDeadLetters:
     def test_a_failing_message_is_told_with_its_position(self, make, tmp_path, dead_letters):
         def invert(data):

@@ -82,11 +82,13 @@ class Egress:
         """Run a batch and deliver what it puts out (Spark's `foreachBatch`)."""
         try:
             self.deliver(batch, from_table(frame.toArrow()))
-            if self._spool is not None:
-                self._spool.clear()
         except (StoppedError, ErrorPolicyError) as error:
             self.failure = error
             raise
+        finally:
+            # Also after a failure: on a full disk these files would be in the way.
+            if self._spool is not None:
+                self._spool.clear()
         self.batches += 1
 
     def deliver(self, batch: int, chunks: Iterable[Chunk]) -> None:

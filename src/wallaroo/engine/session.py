@@ -77,9 +77,6 @@ _SETTINGS = {
     "spark.python.worker.reuse": "true",
     # Otherwise the stages differ in the environment of their workers, and each has workers of its own.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-    # What is shuffled, and what tasks return, stays on this machine or in its cluster: to copy it costs more than room.
-    "spark.shuffle.compress": "false",
-    "spark.task.maxDirectResultSize": "512m",
     # A task that fails is run again from the log, a few times, before the application gives up.
     "spark.task.maxFailures": str(_ATTEMPTS),
 }

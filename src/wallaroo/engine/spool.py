@@ -2,7 +2,7 @@
 
 Otherwise they would take the long way through the JVM, which copies them half a dozen times. A chunk then carries the
 name of the file and where in it the output is. The driver maps the file into memory, sends from there, and removes all
-files when the batch is delivered, also those of tasks that failed half-way: at that time nobody writes any.
+files at the end of a batch, also those of tasks that failed half-way: at that time nobody reads any.
 
 It is a short cut, and nothing else: where a file cannot be written, the chunk is left as it is.
 """
