@@ -31,8 +31,8 @@ class _Mounted:
         return ["unshare", "-rm", "sh", "-c", _MOUNT, self.folder, *command]
 
     def fill(self, run):
-        """Leave no room at all."""
-        with self._ballast(run).open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        """Leave no room at all; again, where old files have been deleted since."""
+        with self._ballast(run).open("ab", buffering=0) as file, contextlib.suppress(OSError):
             while True:
                 file.write(bytes(4096))
 

@@ -41,7 +41,12 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(machida, receiver, tmp_pa
     told = run.output.count("is full")
     disk.fill(run)
     gate.touch()
-    run.wait_until(lambda: run.output.count("is full") > told, "noticing that the disk is full again")
+
+    def noticed():
+        disk.fill(run)
+        return run.output.count("is full") > told
+
+    run.wait_until(noticed, "noticing that the disk is full again")
     run.stop()
     assert "The batch under way is left to the next run" in run.output
     assert "Traceback" not in run.output
