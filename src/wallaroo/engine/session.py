@@ -47,9 +47,8 @@ _SETTINGS = {
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.stateStore.minDeltasForSnapshot": "50",
     "spark.sql.streaming.stateStore.maintenanceInterval": "5s",
-    # Files of batches long gone are removed when their objects are; a quiet JVM would keep them for half an hour. What
-    # piles up in minutes takes a second to remove, in which batches have to wait; a little at a time is not felt.
-    "spark.cleaner.periodicGC.interval": "15s",
+    # Files of batches long gone are removed when their objects are; a quiet JVM would keep them for half an hour.
+    "spark.cleaner.periodicGC.interval": "2min",
     # A query that is asked to stop does so, or is left behind.
     "spark.sql.streaming.stopTimeout": "30s",
     # No process is started to read links, and no second file is written beside each one.
@@ -138,8 +137,7 @@ def spark_session(name: str, home: Home, options: SparkOptions, java: str, tempo
     # Who has set SPARK_HOME has a Spark of their own; the machines of a cluster have theirs.
     spark = os.environ.setdefault("SPARK_HOME", str(spark_home(installed) if options.local else installed))
     archive = ClassArchive(java, spark, pyspark.__version__)
-    # Spark asks for a collection now and then, to see which files nobody needs; it must not stop the batches meanwhile.
-    java_options = f"-XX:+ExplicitGCInvokesConcurrent -Djava.io.tmpdir={temporary} {archive.java_options()}"
+    java_options = f"-Djava.io.tmpdir={temporary} {archive.java_options()}"
     if options.local:
         # Python does the work, and the JVM's best compiler would take a core from it for minutes: without it a start
         # takes two thirds of the time, and the first minute is as fast as the tenth.
