@@ -141,7 +141,8 @@ def spark_session(name: str, home: Home, options: SparkOptions, java: str, tempo
     if options.local:
         # Python does the work, and the JVM's best compiler would take a core from it for minutes: without it a start
         # takes two thirds of the time, and the first minute is as fast as the tenth.
-        java_options = f"-XX:TieredStopAtLevel=1 {java_options}"
+        # The JVM would then also reserve little room for compiled code, and do much of it again when that is full.
+        java_options = f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m {java_options}"
     settings = _all_settings(name, home, options, java_options)
     if options.local:
         settings.setdefault("spark.python.unix.domain.socket.dir", str(temporary))
