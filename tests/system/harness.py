@@ -320,6 +320,17 @@ def values_by_key(data, separator=" => "):
     return dict(found)
 
 
+def last_batch(home):
+    """Return the number of the batch that was planned last."""
+    return max(int(path.name) for path in (home / "checkpoint" / "offsets").glob("[0-9]*"))
+
+
+def messages_planned(home, pipeline):
+    """Return how many messages of a pipeline the batches up to the last one have."""
+    plan = home / "checkpoint" / "offsets" / str(last_batch(home))
+    return json.loads(plan.read_text().splitlines()[-1])["sources"][pipeline]
+
+
 def dead_letters(home):
     """Return the dead letters in an application's directory."""
     path = home / "dead-letters.jsonl"

@@ -6,7 +6,7 @@ import pytest
 
 from wallaroo.ingress.log_format import segment_paths, segment_starts
 
-from .harness import machida_command, send
+from .harness import last_batch, machida_command, send
 from .small_disk import make_small_disk
 from .test_going_on import Sequences, expected, outcome, received, size
 
@@ -52,10 +52,6 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(machida, receiver, tmp_pa
     assert "Traceback" not in run.output
     assert received(app.steps.everything()) == expected(everything)
     assert len(app.steps.connections) == 1
-
-
-def last_batch(home):
-    return max(int(path.name) for path in (home / "checkpoint" / "offsets").glob("[0-9]*"))
 
 
 def empty(path):

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from .harness import Receiver, send, unused_address
+from .harness import Receiver, messages_planned, send, unused_address
 
 WORDS = ["why", "hello", "world"]
 
@@ -17,7 +17,7 @@ def test_without_a_receiver_and_during_the_start(machida, tmp_path):
     run = machida(*command).wait_until_ready()
     run.wait_until(lambda: f"Waiting for a receiver at {address}" in run.output, "missing the receiver")
     send(run.address("Split and Count"), WORDS)
-    run.wait_until(lambda: list((tmp_path / "home" / "checkpoint" / "offsets").glob("3")), "a batch for the receiver")
+    run.wait_until(lambda: messages_planned(tmp_path / "home", "Split and Count"), "a batch for the receiver")
     run.ask_to_stop(signal.SIGINT)
     run.stop()
     assert "Stopped: " in run.output
