@@ -128,7 +128,7 @@ def main(seconds: int, max_log: str, idle: int) -> None:
     receiver = Receiver()
     with (
         scratch() as folder,
-        Machida("latency", folder / "state", receiver.address, options=("--max-log", max_log)) as application,
+        Machida("latency", folder / "state", receiver.address, ("--max-log", max_log)) as application,
     ):
         sender = Sender(application.address("messages"))
         time.sleep(idle)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from random import Random
+from statistics import median
+
 import pytest
 
 from wallaroo.engine.batch_size import BatchSize
@@ -18,8 +21,8 @@ class Run:
         self.each = each
         self.size = BatchSize(most, clock=lambda: self.now)
 
-    def batch(self, *, full: bool = True) -> float:
-        took = self.each + self.size.bytes / self.rate
+    def batch(self, *, full: bool = True, noise: float = 1.0) -> float:
+        took = noise * (self.each + self.size.bytes / self.rate)
         self.size.begins(full=full)
         self.now += took
         self.size.ends()
@@ -31,6 +34,28 @@ def test_a_batch_takes_about_three_seconds(rate: float) -> None:
     run = Run(rate)
     times = [run.batch() for _ in range(20)]
     assert all(2.5 < took < 3.5 for took in times[6:])
+
+
+@pytest.mark.parametrize("each", [2.9, 4.0, 7.0, 20.0])
+def test_batches_do_not_shrink_where_that_does_not_make_them_shorter(each: float) -> None:
+    rate = 10e6
+    run = Run(rate, each)
+    sizes, times = [], []
+    for _ in range(100):
+        sizes.append(run.size.bytes)
+        times.append(run.batch())
+    # At least what batches of 16 MiB would do.
+    assert sum(sizes) / sum(times) > 0.9 * 16 * MIB / (each + 16 * MIB / rate)
+
+
+@pytest.mark.parametrize("each", [0.2, 1.0, 4.0])
+@pytest.mark.parametrize("rate", [1e4, 1e6, 10e6])
+def test_noise_does_no_harm(rate: float, each: float) -> None:
+    random = Random(7)
+    run = Run(rate, each)
+    times = [run.batch(noise=random.uniform(0.7, 1.5)) for _ in range(300)]
+    assert max(times[10:]) < 1.6 * 30
+    assert median(times[10:]) < max(5.0, 2.5 * each)
 
 
 def test_it_follows_an_application_that_becomes_slower_or_faster() -> None:

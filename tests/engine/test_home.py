@@ -1,6 +1,7 @@
 """The directory of an application."""
 
 import fcntl
+import json
 import os
 import stat
 import subprocess
@@ -176,7 +177,19 @@ def test_the_layout_is_read_as_it_was_recorded(tmp_path):
     assert home.recorded_layout()[1].states == LAYOUT.states
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"application": "app"}', '{"levels": 7, "singles": 7}'])
+def test_what_another_version_has_written_is_not_misread(tmp_path):
+    home = Home(tmp_path)
+    home.record_layout("app", LAYOUT)
+    recorded = json.loads((tmp_path / "layout.json").read_text())
+    for other in (recorded | {"format": 1}, {name: recorded[name] for name in recorded if name != "format"}):
+        (tmp_path / "layout.json").write_text(json.dumps(other))
+        with pytest.raises(DirectoryError, match=r"another version of Wallaroo.*--reset"):
+            home.recorded_layout()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "7", '{"format": 2, "application": "app"}', '{"format": 2, "levels": 7, "singles": 7}']
+)
 def test_a_damaged_layout_is_told_in_words(tmp_path, text):
     (tmp_path / "layout.json").write_text(text)
     with pytest.raises(DirectoryError, match=r"layout\.json is damaged.*--reset"):

@@ -101,7 +101,7 @@ def query(make, tmp_path):
 @pytest.mark.parametrize("most", [7, 250_000], ids=["many parts", "one part"])
 @pytest.mark.parametrize("block", [1, 5])
 def test_every_message_that_fails_is_told_with_its_position(query, make, dead_letters, monkeypatch, most, block):
-    monkeypatch.setattr("wallaroo.engine.first_stage._MESSAGES_IN_A_CHUNK", most)
+    monkeypatch.setattr("wallaroo.engine.outbox._MULTIPLIED_AT_MOST", most)
     monkeypatch.setattr("wallaroo.ingress.log_reader.PIECE_BYTES", 100)
     tried = query(
         make.step(words, multi=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import enum
+import linecache
 import math
 import pickle
 from collections import namedtuple
@@ -30,6 +31,18 @@ class Old(namedtuple("Old", "a b")):  # noqa: PYI024, SLOT002 - as older program
 class Doubling(namedtuple("Doubling", "a")):  # noqa: PYI024, SLOT002
     def __new__(cls, a: Any) -> Self:
         return super().__new__(cls, a * 2)
+
+
+class Handmade(tuple):  # noqa: SLOT001 - what it is about
+    _fields = ("a", "b")
+
+
+class Rebuilt(tuple):
+    __slots__ = ()
+    _fields = ("a", "b")
+
+    def __getnewargs__(self) -> tuple[Any]:
+        return ((*self, "rebuilt"),)
 
 
 class Total:
@@ -119,7 +132,7 @@ def described(thing: Any) -> Any:
     if isinstance(thing, tuple | list):
         return (type(thing), [described(each) for each in thing], described(getattr(thing, "__dict__", None)))
     if isinstance(thing, dict):
-        return {key: described(value) for key, value in thing.items()}
+        return [(key, described(value)) for key, value in thing.items()]
     slots = getattr(thing, "a", None) if isinstance(thing, Slotted) else None
     return (type(thing), described(vars(thing)) if hasattr(thing, "__dict__") else thing, slots)
 
@@ -143,6 +156,25 @@ def other_attribute() -> Total:
     return total
 
 
+def with_names(names: dict[str, Any]) -> Total:
+    total = Total("a", 1)
+    vars(total).clear()
+    vars(total).update(names)
+    return total
+
+
+def numbered_attribute() -> Total:
+    total = Total("a", 1)
+    vars(total)[1] = "one"  # type: ignore[index]
+    return total
+
+
+def handmade() -> Handmade:
+    made = Handmade([1, 2])
+    made.note = "n"  # type: ignore[attr-defined]
+    return made
+
+
 def with_dictionary() -> Old:
     old = Old(1, 2)
     old.more = 3
@@ -151,7 +183,7 @@ def with_dictionary() -> Old:
 
 @pytest.fixture(autouse=True)
 def _forget_classes() -> None:
-    packing._not_taken_apart.clear()
+    packing._passes.clear()
 
 
 @pytest.mark.parametrize(
@@ -176,6 +208,14 @@ def _forget_classes() -> None:
         [Total("a", 1), extra_attribute()],
         [Total("a", 1), other_attribute()],
         [odd_attribute()],
+        [numbered_attribute()],
+        [with_names({"µ": 5}), with_names({"µ": 6})],
+        [with_names({"µ": 5, "μ": 6})],  # Python takes the one for the other.
+        [with_names({"__debug__": 1})],
+        [with_names({"__class__": 1})],
+        [with_names({"x": 1, "y": 2}), with_names({"y": 3, "x": 4})],
+        [handmade(), handmade()],
+        [Rebuilt([1, 2]), Rebuilt([3, 4])],
         [Reading("a"), Reading("b", 1.5)],
         [Reading("a", 1.0, ["x"]), Reading("b", None, ["y"])],
         [Frozen("a", 1), Frozen("b", 2)],
@@ -227,6 +267,41 @@ def test_objects_that_share_another_one() -> None:
     assert one.tags is other.tags
 
 
+@pytest.mark.parametrize("others", [[], [Frozen("a", 1)]])
+def test_an_object_that_is_in_two_places_stays_one(others: list[Any]) -> None:
+    node = Total("node", 1)
+    ((pair, *_),) = unpack(pack([Total(node, node), *others]))  # type: ignore[arg-type]
+    assert pair.word is pair.total
+    ((pair,),) = unpack(pack([(node, (1, node))]))
+    assert pair[0] is pair[1][1]
+    ((one, holder),) = unpack(pack([node, node]))
+    assert one is holder
+
+
+def test_a_long_text_that_many_share_is_written_once() -> None:
+    text = "long " * 2000
+    for objects in ([text] * 1000, [(text, i) for i in range(1000)], [Total(text, i) for i in range(1000)]):
+        assert len(pack(objects)) < 100_000
+        assert described(unpack(pack(objects))) == described([objects])
+
+
+def test_long_texts_come_back() -> None:
+    texts = [f"{i} " * 1000 for i in range(100)]
+    assert unpack(pack(texts)) == [texts]
+
+
+def test_one_odd_tuple_does_not_slow_all_others_down_for_ever() -> None:
+    assert pack_plain([(1, [2])]) is None
+    assert any(pack_plain([(1, 2)]) for _ in range(200))
+
+
+def test_classes_and_attributes_without_number_leave_nothing_behind() -> None:
+    before = len(linecache.cache)
+    for i in range(3000):
+        unpack(pack([with_names({f"name{i}": i})]))
+    assert len(linecache.cache) <= before + 1000
+
+
 def test_a_class_that_cannot_be_found_again_is_refused() -> None:
     class Local:
         def __init__(self) -> None:
@@ -244,6 +319,6 @@ plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st
     st.lists(st.tuples(plain, st.tuples(plain, plain)) | st.lists(plain, max_size=2)),
 )
 def test_whatever_is_packed_comes_back(totals: list[Total], tuples: list[Any]) -> None:
-    packing._not_taken_apart.clear()
+    packing._passes.clear()
     found = unpack(pack(totals, tuples))
     assert described(found) == described(pickle.loads(pickle.dumps([totals, tuples])))

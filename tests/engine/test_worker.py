@@ -179,8 +179,7 @@ def test_sinks_get_the_order_of_the_input(make, tmp_path):
     assert output == {0: [str(n) for n in range(500)], 1: [str(2 * n) for n in range(500)]}
 
 
-def test_large_input_goes_out_in_parts_that_keep_their_order(make, tmp_path, monkeypatch):
-    monkeypatch.setattr("wallaroo.engine.first_stage._MESSAGES_IN_A_CHUNK", 1000)
+def test_large_input_goes_out_in_parts_that_keep_their_order(make, tmp_path):
     line = make.pipeline("p", make.state_step(count_word, key=None))
     query = Query(make.plan(line), tmp_path)
     query.append("p", [b"x" * 2000 + b"%05d" % number for number in range(4000)], block=100)
@@ -191,22 +190,57 @@ def test_large_input_goes_out_in_parts_that_keep_their_order(make, tmp_path, mon
     assert [eval(line)[0][-5:] for line in output] == [f"{number:05d}" for number in range(4000)]
 
 
-def test_a_message_that_becomes_thousands_does_not_fill_the_memory(make, tmp_path):
-    def fan_out(data):
-        return [data + str(number) for number in range(5000)]
+def fan_out(data):
+    return [f"{data}{number}" for number in range(int(data))]
 
+
+def messages_in_parts(chunks):
+    found = Counter()
+    for chunk in chunks:
+        found[chunk.part] += chunk.number
+    return found.values()
+
+
+@pytest.mark.parametrize("before", [0, 3000, 100_000])
+def test_a_message_that_becomes_thousands_does_not_fill_the_memory(make, tmp_path, before):
     line = make.pipeline("p", make.step(fan_out, multi=True), make.state_step(count_word, key=len))
     query = Query(make.plan(line), tmp_path)
-    query.append("p", [b"%03d " % number for number in range(400)], block=100)
+    # It may do so late.
+    payloads = [b"0001"] * before + [b"5000"] * 200
+    query.append("p", payloads, block=1000)
     reader = LogReader(tmp_path / "p")
     chunks = list(query.workers[0].run_source("p", 0, reader.read(0, reader.end())))
-    assert sum(chunk.number for chunk in chunks) == 400 * 5000
-    in_a_part = Counter()
-    for chunk in chunks:
-        in_a_part[chunk.part] += chunk.number
-    # The first part shows how much there is; 64 messages are taken before anybody looks.
-    assert max(in_a_part.values()) <= 64 * 5000
-    assert max(number for part, number in in_a_part.items() if part) <= 210_000
+    assert sum(chunk.number for chunk in chunks) == before + 200 * 5000
+    assert max(messages_in_parts(chunks)) <= 105_000
+    # The parts keep the order, and nothing is left out between them.
+    output = query.output()[1]
+    assert sorted(output) == sorted(f"('{word}', {count})" for word, count in fanned_out(payloads))
+
+
+def fanned_out(payloads):
+    """Yield what `count_word` has to give for each word of a fan-out, in order."""
+    counts = Counter()
+    for payload in payloads:
+        for word in fan_out(payload.decode()):
+            counts[word] += 1
+            yield word, counts[word]
+
+
+def test_a_state_that_gives_thousands_for_a_message_does_not_fill_the_memory(make, tmp_path):
+    def tell(data, state):
+        state["count"] = state.get("count", 0) + 1
+        return [f"{state['count']} {number}" for number in range(int(data))], True
+
+    line = make.pipeline("p", make.state_step(tell, key=None, multi=True))
+    query = Query(make.plan(line), tmp_path)
+    for _ in range(8):
+        # Each time half a MiB of the log is a chunk.
+        query.append("p", [b" " * 65536 + b"5000"] * 8, block=1)
+    chunks = query.chunks(tasks=1)
+    assert len(chunks) > 2
+    assert max(messages_in_parts(chunks)) <= 140_000
+    output = b"".join(chunk.body for chunk in chunks).decode().splitlines()
+    assert output == [f"{count} {number}" for count in range(1, 65) for number in range(5000)]
 
 
 class TestDeadLetters:

@@ -1,7 +1,7 @@
 """Failures that pass: what to wait for, and for how long, before a query that has failed is started again.
 
-A full disk is waited for as long as it takes. Workers that died, or an ingress that did not answer, get a few more
-tries, since a message that kills its worker would kill the next one as well.
+A full disk is waited for as long as it takes. Workers that died, outputs that are gone, or an ingress that did not
+answer get a few more tries, since a message that kills its worker would kill the next one as well.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|File too lar
 _LOST = re.compile(
     r"Python worker exited unexpectedly|Python worker failed to connect back|ExecutorLostFailure"
     r"|Executor heartbeat timed out|FetchFailed|The process that accepts connections does not answer"
+    r"|outputs of a batch cannot be read"
 )
 
 

@@ -34,6 +34,9 @@ from wallaroo.files import write_atomically
 
 _PATIENCE_SECONDS = 120.0
 
+_FORMAT = 2
+"""Of the files in here, raised whenever an older version's cannot be read any more."""
+
 
 class Home:
     """Opens an application's directory for one run at a time."""
@@ -120,6 +123,11 @@ class Home:
         path = self.path / "layout.json"
         try:
             recorded = json.loads(path.read_text())
+            if recorded.get("format") != _FORMAT:
+                raise DirectoryError(
+                    f"{self.path} was written by another version of Wallaroo, in a format that this one cannot read. "
+                    "Use that version, or start fresh with --reset, which keeps what is there in a folder of its own."
+                )
             layout = Layout(
                 levels=tuple(tuple(level) for level in recorded["levels"]),
                 singles=frozenset(recorded["singles"]),
@@ -139,6 +147,7 @@ class Home:
     def record_layout(self, application: str, layout: Layout) -> None:
         """Write down how the state is cut up, before there is any."""
         recorded = {
+            "format": _FORMAT,
             "application": application,
             "levels": layout.levels,
             "singles": sorted(layout.singles),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import weakref
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -71,9 +72,10 @@ class Loop:
             ]
         )
         file = f"<wallaroo loop {next(_numbers)}>"
-        # Profilers and debuggers show the lines.
-        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         namespace: dict[str, Any] = {}
         exec(compile(source, file, "exec"), namespace)  # noqa: S102 - source that was written above, of names only
         run: Callable[..., Any] = namespace["make"](**self._objects)
+        # Profilers and debuggers show the lines, as long as there is the function.
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        weakref.finalize(run, linecache.cache.pop, file, None).atexit = False
         return run

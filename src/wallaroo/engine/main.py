@@ -231,7 +231,8 @@ class Run:
             digest=ref.digest,
             partitions=plan.layout.partitions,
             carriers=list(plan.layout.carriers),
-            batch_bytes=self.options.batch_bytes,
+            # Without files for them, all outputs of a batch are in the JVM's memory at the same time.
+            batch_bytes=self.options.batch_bytes if plan.spool else self.options.batch_bytes // 4,
         ).write(settings)
         levels = len(plan.layout.levels)
         self._batch_left_over = read_progress(self.home.checkpoint).batch_under_way

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -59,52 +59,67 @@ class ArrivedChunk:
 
 
 class Retracing:
-    """The first stage once more, from `start` in the log of a source, as far as it takes."""
+    """The first stage once more, from `start` in the log of a source, as far as it takes.
+
+    It has one part of the output at a time. Parts are asked for in their order, mostly; for one that has gone by it
+    begins again.
+    """
 
     def __init__(self, plan: Plan, line_for: Callable[[Outbox], SourceLine], log: LogReader, start: int) -> None:
-        self._outbox = _Noting(plan)
         self._serializer = plan.serializer
+        self._log = log
+        self._start = start
+        self._outbox = _Noting(plan)
         with self._outbox.capturing():
             self._stage = FirstStage(self._outbox, line_for(self._outbox))
-        ranges = log.present(start, log.limit(start, _FURTHEST_BYTES))
-        self._pieces = (piece for low, high in ranges for piece in log.read(low, high))
-        self._travelled: defaultdict[tuple[int, int, Any], _Travelled] = defaultdict(_Travelled)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._parts = self._run()
+        self._part = -1
+        self._travelled: defaultdict[tuple[int, Any], _Travelled] = defaultdict(_Travelled)
+
+    def _run(self) -> Iterator[None]:
+        log = self._log
+        for low, high in log.present(self._start, log.limit(self._start, _FURTHEST_BYTES)):
+            for first, payloads in log.read(low, high):
+                yield from self._stage.run(first, payloads)
+
+    def _go_to(self, part: int) -> None:
+        """Have the messages of one part of the output, if there is such a part."""
+        if part < self._part:
+            self._begin()
+        while self._part < part:
+            self._outbox.clear()
+            self._travelled.clear()
+            self._part += 1
+            next(self._parts, None)
 
     def origin_of_packed(self, route: int, part: int, key: Any, index: int) -> dict[str, Any] | None:
         """Return where the `index`-th message for a key came from, None if that cannot be told."""
-        noted = self._noted(route, part, key, index)
-        return None if noted is None else noted[0]
+        self._go_to(part)
+        noted = self._outbox.noted(route, key)
+        return noted[index][0] if index < len(noted) else None
 
     def origin_of_arrived(self, chunk: Chunk, key: Any, index: int, message: Any) -> dict[str, Any] | None:
         """The same for a message that arrived: others of its key may have failed before they were sent."""
-        travelled = self._travelled[chunk.route, chunk.part, key]
+        self._go_to(chunk.part)
+        noted = self._outbox.noted(chunk.route, key)
+        travelled = self._travelled[chunk.route, key]
         while len(travelled.noted) <= index:
-            noted = self._noted(chunk.route, chunk.part, key, travelled.tried)
-            if noted is None:
+            if travelled.tried == len(noted):
                 return None
+            at_hand = noted[travelled.tried]
             travelled.tried += 1
             with contextlib.suppress(*USER_ERRORS):
-                self._outbox.try_travel(key, noted[1])
-                travelled.noted.append(noted)
+                self._outbox.try_travel(key, at_hand[1])
+                travelled.noted.append(at_hand)
         origin, same = travelled.noted[index]
         return origin if self._is_same(same, message) else None
 
     def _is_same(self, one: Any, other: Any) -> bool:
         packed, way = serializer_bytes(one, self._serializer)
         return (packed, way) == serializer_bytes(other, self._serializer) or bool(one == other)
-
-    def _noted(self, route: int, part: int, key: Any, index: int) -> Noted | None:
-        """Return the `index`-th message for a key in a part of the output, reading on until there is one."""
-        while len(noted := self._outbox.noted(route, part, key)) <= index:
-            if self._outbox.parts_done > part:
-                return None
-            try:
-                first, payloads = next(self._pieces)
-            except StopIteration:
-                return None
-            for _ in self._stage.run(first, payloads):
-                self._outbox.end_part()
-        return noted[index]
 
 
 class _Travelled:
@@ -129,10 +144,6 @@ class _NotingList(list[Any]):
 class _Noting(Outbox):
     """An outbox from which nothing leaves."""
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
-        self._done: list[dict[int, dict[Any, list[Noted]]]] = []
-
     def keyed(self, route: StepRoute) -> defaultdict[Any, list[Any]]:
         """Return lists that note origins."""
         return self._keyed.setdefault(route.number, defaultdict(lambda: _NotingList(self)))
@@ -140,22 +151,9 @@ class _Noting(Outbox):
     def keep(self, letter: Letter) -> None:
         """Ignore what fails: it did so before, and is told already."""
 
-    @property
-    def parts_done(self) -> int:
-        """Return how many parts of the output are complete."""
-        return len(self._done)
-
-    def noted(self, route: int, part: int, key: Any) -> list[Noted]:
-        """Return the messages for a key in a part of the output; none where it cannot be told which they are."""
-        if part > len(self._done):
-            return []
-        of_part: Mapping[int, dict[Any, list[Noted]]] = self._done[part] if part < len(self._done) else self._keyed
-        groups = of_part.get(route, {})
+    def noted(self, route: int, key: Any) -> list[Noted]:
+        """Return the messages for a key; none where it cannot be told which they are."""
+        groups: Mapping[Any, list[Noted]] = self._keyed.get(route, {})
         if isinstance(key, str) and len(key) == 1 and ord(key) in groups:
             return []  # Some may have been put to the letter of their number, behind its own.
         return groups.get(key, [])
-
-    def end_part(self) -> None:
-        """Begin a new part, where the first stage did."""
-        self._done.append({number: dict(groups) for number, groups in self._keyed.items()})
-        self.clear()

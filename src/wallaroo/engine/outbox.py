@@ -22,6 +22,7 @@ from wallaroo.engine.printing import CaughtStream
 
 _PRINTED_AT_MOST = 64 * 1024
 _KNOWN_BUCKETS_AT_MOST = 1_000_000
+_MULTIPLIED_AT_MOST = 100_000
 
 Origin = Callable[[], dict[str, Any]]
 OriginOfPacked = Callable[[int, int, Any, int], dict[str, Any]]
@@ -57,6 +58,8 @@ class Outbox:
         self._travelled: set[type] = set()
         """Classes of messages that have been seen to survive the way to another worker."""
         self._part = 0
+        self.room = _MULTIPLIED_AT_MOST
+        """How many messages may still come out of steps that make many of one, which count them."""
         self.printed = io.StringIO()
         self.key: Any = None
         """The key of the message at hand, for states that take the key that a message already has."""
@@ -84,6 +87,7 @@ class Outbox:
             keyed.clear()
         self._dead.clear()
         self._part = 0
+        self.room = _MULTIPLIED_AT_MOST
         self.key = None
         self.printed.seek(0)
         self.printed.truncate()
@@ -102,11 +106,9 @@ class Outbox:
             CaughtStream.buffer_of_task = outer
 
     @property
-    def messages(self) -> int:
-        """Return how many messages are waiting, for a task that wants to put out large results in parts."""
-        keyed = sum(sum(map(len, groups.values())) for groups in self._keyed.values())
-        joined = sum(joined.count for joined in self._joined.values())
-        return keyed + joined + sum(map(len, self._sinks.values()))
+    def is_full(self) -> bool:
+        """Tell whether what there is should be taken before more comes."""
+        return self.room <= 0
 
     def join_encoded(self) -> None:
         """Put what is encoded together while it is fresh: what has left the processor's cache takes longer to find."""
@@ -131,6 +133,7 @@ class Outbox:
         """Yield everything collected as chunks, and start again. `carrier` takes what has no bucket to go to."""
         part = self._part
         self._part += 1
+        self.room = _MULTIPLIED_AT_MOST
         for number, groups in self._keyed.items():
             if groups:
                 route = self._plan.routes[number]

@@ -3,7 +3,7 @@
 Pickle calls methods for every object of a class, and keeps track of all it has met in case it meets it again. Messages
 and states are mostly plain: texts and numbers, tuples of them, objects with nothing else for attributes. Many such
 objects of one class are written as the class, the names of its attributes and one list for each attribute. Whatever is
-not so simple, or has its own idea of being pickled, is left to pickle.
+not so simple, has its own idea of being pickled, or is there more than once, is left to pickle.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from inspect import getattr_static
 from itertools import starmap
 from keyword import iskeyword
 from operator import itemgetter
-from typing import Any
-from weakref import WeakSet
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from wallaroo.engine.loops import Loop
 
@@ -29,9 +29,12 @@ Parts = tuple[Any, Any]
 """What objects have in common (None for plain ones), and their columns."""
 
 _DEEPEST = 8
+_LONG_VALUE = 256
+_FRAME = 64 << 10
 
-_not_taken_apart: WeakSet[type] = WeakSet()
-"""Classes whose objects turned out to hold more than plain ones; they are not tried again."""
+_PASSES = 100
+"""How many times objects of a class are left to pickle after they turned out to hold more than plain ones."""
+_passes: WeakKeyDictionary[type, int] = WeakKeyDictionary()
 
 
 def pack(*many: Sequence[Any]) -> bytes:
@@ -48,14 +51,19 @@ def pack(*many: Sequence[Any]) -> bytes:
 
 def pack_plain(*many: Sequence[Any]) -> bytes | None:
     """Return the same where all objects are plain or made of plain ones, and so are sure to be unpacked; else None."""
-    parts = list(map(_take_apart, many))
+    dissection = _Dissection()
+    parts = list(map(dissection.take_apart, many))
     if None in parts:
         return None
-    buffer = io.BytesIO()
+    # Values that are long on average may be few that are there many times, which pickle writes once.
+    buffer = _Buffer(_FRAME + _LONG_VALUE * dissection.values)
     pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
     # Without a memo, which is most of pickle's work on short texts. Plain objects do not hold themselves.
     pickler.fast = True
-    pickler.dump(parts)
+    try:
+        pickler.dump(parts)
+    except _TooLongError:
+        return None
     return buffer.getvalue()
 
 
@@ -64,24 +72,58 @@ def unpack(data: bytes | memoryview) -> list[list[Any]]:
     return list(starmap(_put_together, pickle.loads(data)))
 
 
-def _take_apart(objects: Sequence[Any], depth: int = 0) -> Parts | None:
-    """Return objects as columns of plain ones, None where that cannot be done without losing something."""
-    kinds = set(map(type, objects))
-    if kinds <= PLAIN:
-        return None, objects
-    if len(kinds) > 1:
-        return None
-    (kind,) = kinds
-    if kind in _not_taken_apart or depth == _DEEPEST:  # An object may hold itself.
-        return None
-    names, rows = _rows(kind, objects)
-    width = len(rows[0]) if rows else 0
-    parts = [_take_apart(list(map(itemgetter(at), rows)), depth + 1) for at in range(width)]
-    if not parts or None in parts:
-        _not_taken_apart.add(kind)
-        return None
-    shapes, columns = zip(*filter(None, parts), strict=True)
-    return (kind, names, shapes), columns
+class _TooLongError(Exception):
+    """There is more to write than is worth it."""
+
+
+class _Buffer(io.BytesIO):
+    """Takes so many bytes, and no more. Pickle writes many values at a time."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._room = most
+
+    def write(self, data: Any) -> int:
+        self._room -= len(data)
+        if self._room < 0:
+            raise _TooLongError
+        return super().write(data)
+
+
+class _Dissection:
+    """Takes objects apart, and knows those that it has met."""
+
+    def __init__(self) -> None:
+        self._met: set[int] = set()
+        self.values = 0
+        """How many plain objects there are in all columns."""
+
+    def take_apart(self, objects: Sequence[Any], depth: int = 0) -> Parts | None:
+        """Return objects as columns of plain ones, None where that cannot be done without losing something."""
+        kinds = set(map(type, objects))
+        if kinds <= PLAIN:
+            self.values += len(objects)
+            return None, objects
+        if len(kinds) > 1 or depth == _DEEPEST:
+            return None
+        (kind,) = kinds
+        if passes := _passes.get(kind):
+            _passes[kind] = passes - 1
+            return None
+        names, rows = _rows(kind, objects)
+        width = len(rows[0]) if rows else 0
+        parts = [self.take_apart(list(map(itemgetter(at), rows)), depth + 1) for at in range(width)]
+        if not parts or None in parts or (names and self._meets(objects)):
+            _passes[kind] = _PASSES
+            return None
+        shapes, columns = zip(*filter(None, parts), strict=True)
+        return (kind, names, shapes), columns
+
+    def _meets(self, objects: Sequence[Any]) -> bool:
+        """Tell whether some of these are the same object, or one that is elsewhere too, and so would become two."""
+        before = len(self._met)
+        self._met.update(map(id, objects))
+        return len(self._met) < before + len(objects)
 
 
 def _rows(kind: type, objects: Sequence[Any]) -> tuple[tuple[str, ...], Sequence[tuple[Any, ...]]]:
@@ -94,13 +136,11 @@ def _rows(kind: type, objects: Sequence[Any]) -> tuple[tuple[str, ...], Sequence
     if _is_simple(kind):
         attributes = list(map(vars, objects))
         names = tuple(attributes[0])
-        if len(set(map(len, attributes))) == 1 and names and _are_just_set(kind, names):
-            try:
-                # A single name would give the values without a row around them.
-                rows = map(itemgetter(*names), attributes)
-                return names, list(rows if len(names) > 1 else zip(rows, strict=True))
-            except KeyError:
-                pass
+        # The same ones in the same order, which is that of whoever goes through them.
+        if len(set(map(tuple, attributes))) == 1 and names and _are_just_set(kind, names):
+            rows = map(itemgetter(*names), attributes)
+            # A single name gives the values without a row around them.
+            return names, list(rows if len(names) > 1 else zip(rows, strict=True))
     return (), ()
 
 
@@ -117,9 +157,25 @@ def _put_together(shape: Any, columns: Any) -> list[Any]:
     return _maker(kind, names)(rows)
 
 
+class _Named(NamedTuple):
+    """Stands for all classes of named tuples: their methods have the same code."""
+
+    value: Any
+
+
 @lru_cache(maxsize=1000)
 def _is_named_tuple(kind: type) -> bool:
-    return kind.__bases__ == (tuple,) and hasattr(kind, "_fields") and _pickles_as_usual(kind)
+    """Tell whether there is nothing to an object but what it holds as a tuple."""
+    return (
+        kind.__bases__ == (tuple,)
+        and _code(kind, "__getnewargs__") is _code(_Named, "__getnewargs__")
+        and not kind.__dictoffset__
+        and _pickles_as_usual(kind)
+    )
+
+
+def _code(kind: type, method: str) -> Any:
+    return getattr(getattr(kind, method, None), "__code__", None)
 
 
 @lru_cache(maxsize=1000)
@@ -169,8 +225,14 @@ def _maker(kind: type, names: tuple[str, ...]) -> Callable[[Iterable[tuple[Any, 
 
 @lru_cache(maxsize=1000)
 def _are_just_set(kind: type, names: tuple[str, ...]) -> bool:
-    """Tell whether to set these attributes does nothing else."""
+    """Tell whether to set these attributes, by lines of source that have their names, does nothing else."""
     return all(
-        name.isidentifier() and not iskeyword(name) and not hasattr(type(getattr_static(kind, name, None)), "__set__")
+        isinstance(name, str)
+        # Python takes other letters for their likes, and has a meaning of its own for names such as `__debug__`.
+        and name.isascii()
+        and name.isidentifier()
+        and not iskeyword(name)
+        and not name.startswith("__")
+        and not hasattr(type(getattr_static(kind, name, None)), "__set__")
         for name in names
     )

@@ -34,9 +34,11 @@ class ReplayLine:
         self._letter: Letter = {}
 
     def run(self, records: Iterable[bytes]) -> None:
-        """Put letters back at their steps."""
+        """Put letters back at their steps, up to where the outbox is full."""
         for record in records:
             self._put_back(record)
+            if self._outbox.is_full:
+                break
 
     def _put_back(self, record: bytes) -> None:
         letter = self._letter = json.loads(record)

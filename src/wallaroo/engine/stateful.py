@@ -150,23 +150,24 @@ class BucketRun:
 
     def _drop_unserialisable(self, touched: set[Any]) -> set[Any]:
         before = self._log.open(self._store, None)
-        bad = set()
+        bad: dict[Any, NotPicklableError] = {}
         for key in touched:
             try:
                 self._log.check(key, self.bucket.objects[key])
             except Exception as cause:  # noqa: BLE001 - user code
-                error = NotPicklableError(f"the state of {key!r} cannot be saved: {cause}")
-                bad.add(key)
-                for work in self._done:
-                    for index in work.succeeded(key):
-                        work.fail(key, index, error)
+                bad[key] = NotPicklableError(f"the state of {key!r} cannot be saved: {cause}")
                 self.bucket.unsaved.discard(key)
                 self.bucket.objects.pop(key)
                 if key in before.objects:
                     self.bucket.objects[key] = before.objects[key]
                 if key in before.unsaved:
                     self.bucket.unsaved.add(key)
-        return bad
+        # Chunk by chunk, as their messages came: so it is quick to find out where from.
+        for work in self._done:
+            for key, error in bad.items():
+                for index in work.succeeded(key):
+                    work.fail(key, index, error)
+        return bad.keys() & touched
 
 
 class _Work:

@@ -28,12 +28,19 @@ class ReturnShapeError(Exception):
 
 
 def source_line(plan: Plan, outbox: Outbox, pipeline: Pipeline) -> Run:
-    """Return the loop over payloads of the pipeline's source: decode them and take them through the first steps."""
-    line = _Line(Loop("payloads"), plan, outbox, pipeline)
+    """Return the loop over payloads of the pipeline's source: decode them and take them through the first steps.
+
+    It ends early where the outbox is full.
+    """
+    loop = Loop("payloads")
+    line = _Line(loop, plan, outbox, pipeline)
     decode, place = pipeline.source.decoder.decode, Place.of_decoder(pipeline)
-    with line.loop.block("for payload in payloads:"), line.called(decode, "payload", place):
-        line.write(0, line.result)
-    return line.loop.compiled()
+    with loop.block("for payload in payloads:"):
+        with line.called(decode, "payload", place):
+            line.write(0, line.result)
+        if any(isinstance(step, Computation) and step.multi for step in pipeline.steps):
+            loop.line(f"if {loop.name(outbox, 'outbox')}.room <= 0: break")
+    return loop.compiled()
 
 
 def line_from(plan: Plan, outbox: Outbox, pipeline: Pipeline, index: int) -> Run:
@@ -68,6 +75,7 @@ def state_loop(plan: Plan, outbox: Outbox, route: StepRoute) -> RunState:
         loop.line(f"output, save = result if type(result) is tuple else {loop.name(checked_pair, 'checked')}(result)")
         if route.step.multi:
             loop.line(f"if type(output) is not list: output = {loop.name(checked_list, 'checked')}(output)")
+            loop.line(f"{loop.name(outbox, 'outbox')}.room -= len(output)")
         loop.line("if save: save_any = True")
         if route.step.multi:
             with loop.block("for each in output:"), loop.block("if each is not None:"):
@@ -150,6 +158,7 @@ class _Line:
         with self._attempt(message, place):
             loop.line(f"{results} = {loop.name(step.bind(), 'function')}({message})")
             loop.line(f"if type({results}) is not list: {results} = {loop.name(checked_list, 'checked')}({results})")
+            loop.line(f"{loop.name(self._outbox, 'outbox')}.room -= len({results})")
         with loop.block("else:"), loop.block(f"for {result} in {results}:"), loop.block(f"if {result} is not None:"):
             yield
 

@@ -128,12 +128,15 @@ class Worker:
         _, live = self._live.pop(name, (0.0, None))
         run = BucketRun(self._log, store, self._log.open(store, live))
         self._outbox.origin_of_packed = self._origin_of_output
-        with self._outbox.capturing():
-            for chunk in sorted(mine, key=lambda chunk: chunk.order):
+        carrier = self.plan.layout.carriers[spark_hash(group) % self.plan.layout.partitions]
+        for chunk in sorted(mine, key=lambda chunk: chunk.order):
+            with self._outbox.capturing():
                 self._run_chunk(run, chunk)
+            if self._outbox.is_full:
+                yield from self._taken(group, carrier)
+        with self._outbox.capturing():
             run.save()
         self._live[name] = (time.monotonic(), run.bucket)
-        carrier = self.plan.layout.carriers[spark_hash(group) % self.plan.layout.partitions]
         yield from self._taken(group, carrier)
 
     def _run_chunk(self, run: BucketRun, chunk: Chunk) -> None:
