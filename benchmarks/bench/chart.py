@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from bench.contract import BYTEWAX, PURE, PYSPARK
+from bench.contract import BYTEWAX, BYTEWAX_BY_STEP, PURE, PYSPARK, best_of, families
 from bench.figures import Figures
 from bench.workloads import WORKLOADS
 
@@ -78,39 +78,53 @@ class _Canvas:
         )
 
 
+@dataclass
+class _Rate:
+    """A bar: what a program did in a second, and the ratio of ours to it."""
+
+    name: str
+    css: str
+    rate: float
+    ratio: float | None = None
+
+
 def _throughput(canvas: _Canvas, figures: Figures) -> None:
     """Draw a bar for each program, grouped by workload."""
     groups = {workload.title: _rates(figures, workload.title) for workload in WORKLOADS}
-    groups = {title: rates for title, rates in groups.items() if _OURS in rates}
+    groups = {title: rates for title, rates in groups.items() if rates}
     if not groups:
         return
-    greatest = max(rate for rates in groups.values() for rate in rates.values())
+    greatest = max(each.rate for rates in groups.values() for each in rates)
     canvas.y += 10
     canvas.text(0, "Throughput: millions of events a second (longer is better)", "title")
     for title, rates in groups.items():
         canvas.y += _ROW + 8
         canvas.text(0, title, "group")
-        for name, rate in rates.items():
+        for each in rates:
             canvas.y += _ROW
-            css = "ours" if name == _OURS else "limit" if name == PURE.name else "other"
-            width = max(_BARS * rate / greatest, 1)
-            shown = "pure loop, one core" if name == PURE.name else name
-            canvas.text(_NAMES - 10, shown, "" if name == _OURS else "quiet", "end")
+            width = max(_BARS * each.rate / greatest, 1)
+            canvas.text(_NAMES - 10, each.name, "" if each.css == "ours" else "quiet", "end")
             canvas.element(
-                f'<rect x="{_NAMES}" y="{canvas.y - 12}" width="{width:.1f}" height="15" rx="2" class="{css}"/>'
+                f'<rect x="{_NAMES}" y="{canvas.y - 12}" width="{width:.1f}" height="15" rx="2" class="{each.css}"/>'
             )
-            compared = "" if name == _OURS else f"  (Wallaroo: {rates[_OURS] / rate:.1f} x)"
-            canvas.text(_NAMES + width + 8, f"{rate / 1e6:.2f}{compared}", "quiet")
+            compared = f"  (Wallaroo: {each.ratio:.1f} x)" if each.ratio else ""
+            canvas.text(_NAMES + width + 8, f"{each.rate / 1e6:.2f}{compared}", "quiet")
     canvas.y += _ROW
 
 
-def _rates(figures: Figures, title: str) -> dict[str, float]:
+def _rates(figures: Figures, title: str) -> list[_Rate]:
     """Return our rate, then the best of each family, then that of the pure loop."""
-    found: dict[str, float] = {}
-    for name, family in ((_OURS, [_OURS]), ("Bytewax", BYTEWAX), ("plain PySpark", PYSPARK), (PURE.name, [PURE])):
-        members = [f"{title}: {member if isinstance(member, str) else member.name}" for member in family]
-        if best := figures.best(members):
-            found[name] = figures.by_name[best].median
+    ours = f"{title}: {_OURS}"
+    found = []
+    if rate := figures.median(ours):
+        found.append(_Rate(_OURS, "ours", rate))
+        for family, members in families([*BYTEWAX, BYTEWAX_BY_STEP, *PYSPARK]).items():
+            if best := figures.best(f"{title}: {member.name}" for member in members):
+                ratio = figures.median(f"{ours} / {best_of(family, members)}")
+                found.append(_Rate(family, "other", figures.by_name[best].median, ratio))
+        if rate := figures.median(f"{title}: {PURE.name}"):
+            half = figures.median(f"{ours} / 2 x pure loop")
+            found.append(_Rate("pure loop, one core", "limit", rate, 2 * half if half else None))
     return found
 
 

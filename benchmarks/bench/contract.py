@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +49,20 @@ class Baseline:
             raise NotRunningError(f"{self.name} failed:\n{done.stderr[-2000:]}")
         seconds = json.loads(done.stdout.splitlines()[-1])["seconds"]
         return seconds, sorted(path for path in output.rglob("*") if path.is_file())
+
+
+def families(baselines: Iterable[Baseline]) -> dict[str, list[Baseline]]:
+    """Return the families of baselines, each with its members."""
+    found: dict[str, list[Baseline]] = {}
+    for baseline in baselines:
+        if baseline.family:
+            found.setdefault(baseline.family, []).append(baseline)
+    return found
+
+
+def best_of(family: str, members: Sequence[Baseline]) -> str:
+    """Return how a family is called where we are compared with it."""
+    return f"{family}'s best" if len(members) > 1 else family
 
 
 def _bench_python() -> str | None:

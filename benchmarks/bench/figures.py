@@ -55,9 +55,13 @@ class Figures:
     def add_ratios(self, name: str, above: str, below: str, factor: float = 1.0) -> None:
         """Add a figure that is the ratio of two others, round by round."""
         above_figure, below_figure = self.by_name.get(above), self.by_name.get(below)
-        if above_figure and below_figure:
-            for value, other in zip(above_figure.values, below_figure.values, strict=False):
-                self.add(name, value / (factor * other), "x")
+        if above_figure is None or below_figure is None:
+            return
+        if len(above_figure.values) != len(below_figure.values):
+            self.notes.append(f"{name}: a round of one of them is missing.")
+            return
+        for value, other in zip(above_figure.values, below_figure.values, strict=True):
+            self.add(name, value / (factor * other), "x")
 
     def write(self, path: Path, about: dict[str, Any]) -> None:
         """Write the figures down."""
