@@ -48,7 +48,7 @@ def environment() -> dict[str, str]:
 def java_home() -> str:
     """Return the Java that our engine would choose, so that all programs on Spark have the same."""
     sys.path.append(str(SOURCES))
-    from wallaroo.engine.java import java_home as find_java  # noqa: PLC0415 - needs the path above
+    from wallaroo.engine.spark.java import java_home as find_java  # noqa: PLC0415 - needs the path above
 
     return find_java(BUILD)
 

@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from wallaroo.cli.wallaroo import main
-from wallaroo.engine.chunks import Serializer
-from wallaroo.engine.dead_letters import DeadLetters
-from wallaroo.engine.home import Home
-from wallaroo.engine.letters import Place, make_letter
-from wallaroo.engine.shipping import pack
+from wallaroo.engine.delivery.dead_letters import DeadLetters
+from wallaroo.engine.directory.home import Home
+from wallaroo.engine.transport.chunks import Serializer
+from wallaroo.engine.transport.letters import Place, make_letter
+from wallaroo.engine.transport.shipping import pack
 from wallaroo.ingress.log import LogWriter
 from wallaroo.ingress.replays import ReplayQueue
 from wallaroo.topology.model import REPLAYS

@@ -4,7 +4,7 @@ import click
 import pytest
 
 from wallaroo.cli.machida import main
-from wallaroo.engine.on_error import OnError
+from wallaroo.engine.delivery.on_error import OnError
 
 
 @pytest.mark.parametrize("text", ["dead-letter", "fail", "1%", "10/min"])

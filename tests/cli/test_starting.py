@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import wallaroo
-from wallaroo.engine.home import Home
+from wallaroo.engine.directory.home import Home
 from wallaroo.engine.plan import Layout
 
 APPLICATION = """

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 import wallaroo
-from wallaroo.engine.chunks import DEAD_LETTERS, load_records
 from wallaroo.engine.plan import Layout, Plan
+from wallaroo.engine.transport.chunks import DEAD_LETTERS, load_records
 from wallaroo.topology.levels import state_levels
 from wallaroo.topology.model import Application, Computation, Pipeline, State, StateComputation
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from wallaroo.engine.chunks import ARROW_SCHEMA, from_table, record_batches
-from wallaroo.engine.shipping import PlanRef
-from wallaroo.engine.state import MemoryStore
-from wallaroo.engine.worker import Worker
+from wallaroo.engine.stages.state import MemoryStore
+from wallaroo.engine.stages.worker import Worker
+from wallaroo.engine.transport.chunks import ARROW_SCHEMA, from_table, record_batches
+from wallaroo.engine.transport.shipping import PlanRef
 from wallaroo.ingress.log_reader import LogReader
 from wallaroo.ingress.log_writer import LogWriter
 from wallaroo.topology.model import REPLAYS

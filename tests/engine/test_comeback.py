@@ -6,7 +6,7 @@ import pytest
 
 from wallaroo.engine import comeback
 from wallaroo.engine.comeback import Comeback
-from wallaroo.engine.home import Home
+from wallaroo.engine.directory.home import Home
 from wallaroo.errors import WallarooError
 
 NO_ROOM = [

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from wallaroo.connectors.base import StoppedError
-from wallaroo.engine.chunks import ARROW_SCHEMA, record_batches
-from wallaroo.engine.egress import Egress
-from wallaroo.engine.home import Home
-from wallaroo.engine.worker import Worker
+from wallaroo.engine.delivery.egress import Egress
+from wallaroo.engine.directory.home import Home
+from wallaroo.engine.stages.worker import Worker
+from wallaroo.engine.transport.chunks import ARROW_SCHEMA, record_batches
 from wallaroo.ingress.log_reader import LogReader
 
 from .query import Query

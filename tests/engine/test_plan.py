@@ -2,9 +2,9 @@
 
 import pytest
 
-from wallaroo.engine.buckets import spark_hash
-from wallaroo.engine.chunks import DEAD_LETTERS, NUDGE, PRINTED
 from wallaroo.engine.plan import Layout, SinkRoute, StepRoute
+from wallaroo.engine.transport.buckets import spark_hash
+from wallaroo.engine.transport.chunks import DEAD_LETTERS, NUDGE, PRINTED
 
 
 def same(data):

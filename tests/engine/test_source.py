@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import wallaroo
-from wallaroo.engine.chunks import ARROW_SCHEMA, NUDGE, Chunk, from_table
-from wallaroo.engine.shipping import PlanRef
 from wallaroo.engine.source import SourceSettings, WallarooSource
+from wallaroo.engine.transport.chunks import ARROW_SCHEMA, NUDGE, Chunk, from_table
+from wallaroo.engine.transport.shipping import PlanRef
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.config import IngressConfig, SourceEndpoint
 from wallaroo.ingress.limits import Limits

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from wallaroo.engine.java import java_home
+from wallaroo.engine.spark.java import java_home
 
 from .harness import Process, environment
 

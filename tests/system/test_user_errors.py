@@ -24,15 +24,15 @@ def traceback(function, source, error):
 
 
 def shape(text):
-    return re.escape(f"wallaroo.engine.steps.ReturnShapeError: {text}")
+    return re.escape(f"wallaroo.engine.stages.steps.ReturnShapeError: {text}")
 
 
 LOCK = (
-    "wallaroo.engine.outbox.NotPicklableError: the message cannot be sent to the worker of its key: "
+    "wallaroo.engine.stages.outbox.NotPicklableError: the message cannot be sent to the worker of its key: "
     "cannot pickle '_thread.lock' object"
 )
 UNKNOWN = (
-    "wallaroo.engine.outbox.UnknownKeyError: the partition function returned the key 'z', "
+    "wallaroo.engine.stages.outbox.UnknownKeyError: the partition function returned the key 'z', "
     "which is not among the 3 partition keys of state 'memory'"
 )
 BROKEN = b"a broken\xff\xfe"

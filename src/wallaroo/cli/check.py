@@ -13,7 +13,7 @@ import click
 from wallaroo.cli import loading
 from wallaroo.cli.drawn import show_drawing
 from wallaroo.cli.screen import plain_errors, say
-from wallaroo.engine.shipping import picklable_mistakes
+from wallaroo.engine.transport.shipping import picklable_mistakes
 from wallaroo.errors import WallarooError
 from wallaroo.topology.assemble import mistakes_text
 from wallaroo.topology.model import Application, State, StateComputation

@@ -24,9 +24,9 @@ from wallaroo.cli.letter_box import (
     not_replayable,
 )
 from wallaroo.cli.screen import counted, plain_errors, say
-from wallaroo.engine.chunks import Serializer
-from wallaroo.engine.letters import Letter, message_in, origin_in_words, payload_of
-from wallaroo.engine.shipping import make_importable
+from wallaroo.engine.transport.chunks import Serializer
+from wallaroo.engine.transport.letters import Letter, message_in, origin_in_words, payload_of
+from wallaroo.engine.transport.shipping import make_importable
 from wallaroo.errors import WallarooError
 
 _LAST = 50

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import click
 
-from wallaroo.engine.dead_letters import read_letters
-from wallaroo.engine.home import Home, default_home
-from wallaroo.engine.letters import REPLAYABLE, Letter
+from wallaroo.engine.delivery.dead_letters import read_letters
+from wallaroo.engine.directory.home import Home, default_home
+from wallaroo.engine.transport.letters import REPLAYABLE, Letter
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.replays import ReplayQueue
 from wallaroo.topology.model import REPLAYS

@@ -22,8 +22,8 @@ from wallaroo.cli.on_error import policy
 from wallaroo.cli.original_flags import MEANINGLESS, acknowledged, original_flags
 from wallaroo.cli.screen import plain_errors, say
 from wallaroo.cli.spark_words import master_url, setting
-from wallaroo.engine.on_error import OnError
-from wallaroo.engine.packages import check_packages
+from wallaroo.engine.delivery.on_error import OnError
+from wallaroo.engine.spark.packages import check_packages
 
 if TYPE_CHECKING:
     from wallaroo.engine.main import RunOptions, Stop
@@ -163,9 +163,9 @@ def run_application(setup: Callable[[list[str]], Any], arguments: list[str], giv
 
 
 def _run_options(application: str, given: dict[str, Any]) -> RunOptions:
-    from wallaroo.engine.home import default_home  # noqa: PLC0415
+    from wallaroo.engine.directory.home import default_home  # noqa: PLC0415
     from wallaroo.engine.main import RunOptions  # noqa: PLC0415
-    from wallaroo.engine.session import SparkOptions  # noqa: PLC0415
+    from wallaroo.engine.spark.session import SparkOptions  # noqa: PLC0415
 
     name = given.get("name")
     home = given.get("resilience_dir") or default_home(f"{application} {name}" if name else application)

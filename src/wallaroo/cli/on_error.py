@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from wallaroo.engine.on_error import OnError
+from wallaroo.engine.delivery.on_error import OnError
 
 
 def policy(_context: click.Context, _parameter: click.Parameter, value: str) -> OnError:

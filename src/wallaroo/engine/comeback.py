@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wallaroo.connectors.base import Notice
-from wallaroo.engine.failures import OUR_OWN, cannot_go_on, cause
-from wallaroo.engine.home import Home
+from wallaroo.engine.directory.home import Home
+from wallaroo.engine.spark.failures import OUR_OWN, cannot_go_on, cause
 from wallaroo.files import room_in
 
 ENOUGH_ROOM = 16 << 20

@@ -19,20 +19,20 @@ from wallaroo.api.configs import TCPSourceConfig
 from wallaroo.api.generators import GenSourceConfig, PickleDecoder
 from wallaroo.connectors.base import Notice, StoppedError, never_failing
 from wallaroo.engine.comeback import Comeback
-from wallaroo.engine.egress import Egress
-from wallaroo.engine.failures import cannot_go_on, cause, told_plainly
-from wallaroo.engine.going_on import found_in, start_fresh
-from wallaroo.engine.home import Home, default_home
-from wallaroo.engine.java import java_home
-from wallaroo.engine.layouts import new_layout
-from wallaroo.engine.mending import mend
-from wallaroo.engine.on_error import OnError
+from wallaroo.engine.delivery.egress import Egress
+from wallaroo.engine.delivery.on_error import OnError
+from wallaroo.engine.directory.going_on import found_in, start_fresh
+from wallaroo.engine.directory.home import Home, default_home
+from wallaroo.engine.directory.layouts import new_layout
+from wallaroo.engine.directory.mending import mend
+from wallaroo.engine.directory.progress import read_progress
+from wallaroo.engine.directory.run_folder import run_folder
 from wallaroo.engine.plan import Layout, Plan
-from wallaroo.engine.preflight import check_before_start
-from wallaroo.engine.progress import read_progress
-from wallaroo.engine.run_folder import run_folder
-from wallaroo.engine.session import SparkOptions, spark_session
-from wallaroo.engine.shipping import PlanRef, bundle_modules, own_serializers
+from wallaroo.engine.spark.failures import cannot_go_on, cause, told_plainly
+from wallaroo.engine.spark.java import java_home
+from wallaroo.engine.spark.preflight import check_before_start
+from wallaroo.engine.spark.session import SparkOptions, spark_session
+from wallaroo.engine.transport.shipping import PlanRef, bundle_modules, own_serializers
 from wallaroo.errors import ErrorPolicyError
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig, SourceEndpoint

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from wallaroo.engine.buckets import spread_ids
-from wallaroo.engine.chunks import Serializer
+from wallaroo.engine.transport.buckets import spread_ids
+from wallaroo.engine.transport.chunks import Serializer
 from wallaroo.topology.model import Application, Pipeline, SinkConfig, StateComputation
 
 

@@ -9,9 +9,9 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
-from wallaroo.engine.chunks import Chunk
-from wallaroo.engine.shipping import PlanRef
-from wallaroo.engine.worker import worker_for
+from wallaroo.engine.stages.worker import worker_for
+from wallaroo.engine.transport.chunks import Chunk
+from wallaroo.engine.transport.shipping import PlanRef
 
 _HEAD = StructType([StructField("head", BinaryType())])
 _ENTRY_KEY = StructType([StructField("number", LongType()), StructField("piece", IntegerType())])

@@ -7,12 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wallaroo.engine.chunks import COLUMNS
-from wallaroo.engine.egress import Egress
+from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.processor import LevelProcessor
-from wallaroo.engine.shipping import PlanRef
 from wallaroo.engine.source import FORMAT, WallarooSource
-from wallaroo.engine.worker import worker_for
+from wallaroo.engine.stages.worker import worker_for
+from wallaroo.engine.transport.chunks import COLUMNS
+from wallaroo.engine.transport.shipping import PlanRef
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

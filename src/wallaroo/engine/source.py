@@ -19,9 +19,9 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from wallaroo.engine.batch_size import BatchSize
-from wallaroo.engine.chunks import COLUMNS, NUDGE, Chunk, record_batches
-from wallaroo.engine.shipping import PlanRef
-from wallaroo.engine.worker import worker_for
+from wallaroo.engine.stages.worker import worker_for
+from wallaroo.engine.transport.chunks import COLUMNS, NUDGE, Chunk, record_batches
+from wallaroo.engine.transport.shipping import PlanRef
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.log_reader import LogReader

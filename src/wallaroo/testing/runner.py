@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wallaroo.engine.chunks import DEAD_LETTERS, Chunk, load_records
-from wallaroo.engine.letters import Place
-from wallaroo.engine.outbox import AT_HAND, Outbox
 from wallaroo.engine.plan import Layout, Plan
-from wallaroo.engine.shipping import own_serializers
-from wallaroo.engine.state import MemoryStore
-from wallaroo.engine.worker import Worker
+from wallaroo.engine.stages.outbox import AT_HAND, Outbox
+from wallaroo.engine.stages.state import MemoryStore
+from wallaroo.engine.stages.worker import Worker
+from wallaroo.engine.transport.chunks import DEAD_LETTERS, Chunk, load_records
+from wallaroo.engine.transport.letters import Place
+from wallaroo.engine.transport.shipping import own_serializers
 from wallaroo.errors import WallarooError
 from wallaroo.topology.levels import state_levels
 from wallaroo.topology.model import Application, Decoder, Encoder, Pipeline

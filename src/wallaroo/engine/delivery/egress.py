@@ -1,0 +1,164 @@
+"""The end of a batch: its outputs, in order, to the sinks, each batch once."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from wallaroo.api.configs import TCPSinkConfig
+from wallaroo.connectors.base import Notice, SinkConnection, StoppedError
+from wallaroo.connectors.batch import Batch, Body
+from wallaroo.connectors.tcp import TcpSink
+from wallaroo.connectors.tcp_once import ConfirmedTcpSink
+from wallaroo.engine.delivery.dead_letters import DeadLetters
+from wallaroo.engine.delivery.error_policy import ErrorPolicy
+from wallaroo.engine.delivery.ledger import Ledger, Part
+from wallaroo.engine.delivery.on_error import OnError
+from wallaroo.engine.directory.batch_ranges import BatchRanges
+from wallaroo.engine.directory.home import Home
+from wallaroo.engine.plan import Plan, SinkRoute
+from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, Chunk, from_table, load_records
+from wallaroo.engine.transport.letters import Letter
+from wallaroo.engine.transport.spool import SpoolReader
+from wallaroo.errors import ErrorPolicyError
+from wallaroo.topology.model import REPLAYS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_DEAD_LETTERS_IN_LEDGER = "dead letters"
+
+
+class Egress:
+    """Takes the output of batch after batch in the driver, which owns the connections.
+
+    With `effectively_once`, batches are sent in frames with their ids, and receivers have to confirm them.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a run decides
+        self,
+        plan: Plan,
+        home: Home,
+        stopping: threading.Event,
+        notice: Notice,
+        *,
+        effectively_once: bool = False,
+        on_error: OnError | None = None,
+    ) -> None:
+        self._ledger = Ledger(home.ledger)
+        self._policy = ErrorPolicy(on_error or OnError())
+        self._ranges = BatchRanges(home.checkpoint)
+        self._dead_letters = DeadLetters(home.dead_letters, notice)
+        self._spool = SpoolReader(plan.spool) if plan.spool else None
+        self._notice = notice
+        self._effectively_once = effectively_once
+        self._connections: dict[str, SinkConnection] = {}
+        self._routes: dict[int, str] = {}
+        for route in plan.routes:
+            if isinstance(route, SinkRoute):
+                connection = self._connect(route, stopping)
+                self._routes[route.number] = connection.name
+        self.batches = 0
+        self.messages_out = 0
+        self.failure: BaseException | None = None
+        """What went wrong in a batch, for the run's own last word; Spark only keeps its text."""
+
+    def _connect(self, route: SinkRoute, stopping: threading.Event) -> SinkConnection:
+        assert isinstance(route.sink, TCPSinkConfig)
+        kind = partial(ConfirmedTcpSink, application=self._ledger.id) if self._effectively_once else TcpSink
+        sink = kind(*route.sink.address, stopping=stopping, notice=self._notice)
+        # Sinks with the same address share a connection: a receiver such as `nc -l` takes only one.
+        return self._connections.setdefault(sink.name, sink)
+
+    @property
+    def errors(self) -> int:
+        """Return how many messages became dead letters in this run."""
+        return self._dead_letters.count
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        """Run a batch and deliver what it puts out (Spark's `foreachBatch`)."""
+        try:
+            self.deliver(batch, from_table(frame.toArrow()))
+        except (StoppedError, ErrorPolicyError) as error:
+            self.failure = error
+            raise
+        finally:
+            # Also after a failure: on a full disk these files would be in the way.
+            if self._spool is not None:
+                self._spool.clear()
+        self.batches += 1
+
+    def deliver(self, batch: int, chunks: Iterable[Chunk]) -> None:
+        """Deliver the chunks of a batch, which are in order for each route."""
+        self._ledger.make_room()
+        bodies: defaultdict[str, list[Body]] = defaultdict(list)
+        letters: list[Letter] = []
+        for chunk in chunks if self._spool is None else map(self._spool.get, chunks):
+            if chunk.route >= 0:
+                bodies[self._routes[chunk.route]].append(chunk.body)
+                self.messages_out += chunk.number
+            elif chunk.route == PRINTED:
+                self._notice(bytes(chunk.body).decode(errors="replace").rstrip("\n"))
+            elif chunk.route == DEAD_LETTERS:
+                letters += load_records(chunk.body)
+        if not self._ledger.has(_DEAD_LETTERS_IN_LEDGER, batch):
+            self._keep(letters, batch)
+        for name, of_sink in bodies.items():
+            if not self._ledger.has(name, batch):
+                self._connections[name].deliver(self._batch(name, batch, of_sink))
+                self._ledger.record(name, batch)
+
+    def _keep(self, letters: list[Letter], batch: int) -> None:
+        """Keep the dead letters of a batch, unless there are so many that the application is not to go on."""
+        letters = [self._with_range(letter, batch) for letter in letters]
+        self._policy.judge(letters, self._ranges.size(batch) if self._policy.counts_messages else 0, batch)
+        if letters:
+            self._dead_letters.add(letters)
+            self._ledger.record(_DEAD_LETTERS_IN_LEDGER, batch)
+
+    def _with_range(self, letter: Letter, batch: int) -> Letter:
+        """Add, where the position of a letter's message is not known, which messages it can have come from."""
+        if "position" in letter or "replay_of" in letter:
+            return letter
+        ranges = self._ranges.of(batch)
+        first, end = ranges.get(letter.get("source", ""), (0, 0))
+        replayed, replays_end = ranges.get(REPLAYS, (0, 0))
+        if end <= first or replays_end > replayed:
+            return letter
+        return {**letter, "positions": [first, end - 1]}
+
+    def sum_up(self) -> None:
+        """Tell, when it is time, how often errors have come back."""
+        self._dead_letters.sum_up()
+
+    def _batch(self, sink: str, number: int, bodies: list[Body]) -> Batch:
+        """Return a batch for a sink, which goes on where a run that was killed had got to."""
+
+        def note(size: int, checksum: int) -> None:
+            try:
+                self._ledger.record_part(sink, Part(number, size, checksum))
+            except OSError:
+                # On a full disk a note may be missing, which means more to send after a crash; none may be too much.
+                if not size:
+                    raise
+
+        batch = Batch(number, bodies, note)
+        if not self._effectively_once:
+            _, size, checksum = self._ledger.part(sink, number)
+            batch.go_on(size, checksum)
+        return batch
+
+    def connect(self) -> None:
+        """Look for the receivers in the background, so that one that is missing is missed at the start."""
+        for connection in self._connections.values():
+            threading.Thread(target=connection.connect, daemon=True).start()
+
+    def close(self) -> None:
+        """Close the connections, after everything has been sent."""
+        for connection in self._connections.values():
+            connection.close()
+        self._dead_letters.close()
+        self._ledger.close()

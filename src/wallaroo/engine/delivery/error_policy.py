@@ -1,0 +1,78 @@
+"""Decides, when user code fails, whether the application goes on: always, never, or while it is not too often."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from wallaroo.engine.delivery.on_error import FAIL, GO_ON, OnError
+from wallaroo.engine.transport.letters import Letter, described
+from wallaroo.errors import ErrorPolicyError
+
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
+_WINDOW_SECONDS = 60.0
+FEWEST_MESSAGES = 100
+"""A share of fewer messages than these says nothing."""
+
+
+class ErrorPolicy:
+    """Judges the dead letters of batch after batch."""
+
+    def __init__(self, on_error: OnError, clock: Callable[[], float] = time.monotonic) -> None:
+        self._on_error = on_error
+        self._clock = clock
+        self._recent: deque[tuple[float, int, int, int]] = deque()
+        """Of the batches within the window: when, how many dead letters, how many messages, which batch."""
+
+    @property
+    def counts_messages(self) -> bool:
+        """Return whether it matters how many messages a batch has."""
+        return self._on_error.per == "%"
+
+    def judge(self, letters: Sequence[Letter], messages: int, batch: int) -> None:
+        """Take note of a batch before anything of it is kept or sent; one that is tried again counts once.
+
+        Raises:
+            ErrorPolicyError: The application is not to go on.
+        """
+        if self._on_error.text == GO_ON:
+            return
+        if self._on_error.text == FAIL:
+            if letters:
+                _stop(f"{described(letters[0])}\nThe application stops, as --on-error fail says. {_WAY_ON}")
+            return
+        now = self._clock()
+        window = _SECONDS.get(self._on_error.per, _WINDOW_SECONDS)
+        if self._recent and self._recent[-1][3] == batch:
+            self._recent.pop()
+        self._recent.append((now, len(letters), messages, batch))
+        while self._recent[0][0] <= now - window:
+            self._recent.popleft()
+        if not letters:
+            return
+        failed, of_messages = (sum(each[part] for each in self._recent) for part in (1, 2))
+        if self.counts_messages:
+            if of_messages >= FEWEST_MESSAGES and failed > of_messages * self._on_error.most / 100:
+                share = f"{failed:,} dead letters for {of_messages:,} messages in the last minute"
+                self._stop_at(share, letters[-1])
+        elif failed > self._on_error.most:
+            unit = {"s": "second", "min": "minute", "h": "hour"}[self._on_error.per]
+            self._stop_at(f"{failed:,} dead letters in the last {unit}", letters[-1])
+
+    def _stop_at(self, count: str, last: Letter) -> NoReturn:
+        _stop(
+            f"{described(last)}\nThe application stops: {count}, more than --on-error {self._on_error.text} allows. "
+            f"{_WAY_ON}"
+        )
+
+
+_WAY_ON = (
+    "Nothing of this batch has been sent or kept. When the program is mended, the same command goes on with the "
+    "messages of this batch."
+)
+
+
+def _stop(text: str) -> NoReturn:
+    raise ErrorPolicyError(text)

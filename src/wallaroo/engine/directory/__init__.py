@@ -1,0 +1,1 @@
+"""The directory of an application: what a run finds there, puts in order and leaves behind."""

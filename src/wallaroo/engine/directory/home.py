@@ -1,0 +1,221 @@
+"""The directory of an application: everything that outlives a run is in here.
+
+log/              what the sources accepted and Spark has not yet committed, one folder a source
+checkpoint/       Spark's checkpoint: offsets, commits and the state store
+ledger            which batches each sink has been sent
+layout.json       how the state is cut up
+dead-letters.jsonl   messages that user code could not handle
+replays.jsonl     dead letters that are to be replayed, and which have been
+logs/             Spark's own log
+before-.../       all of this as it was before a start with --reset
+damaged/          parts of the checkpoint that a power failure had damaged, and what lay behind them
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import stat
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from wallaroo.engine.directory.run_folder import users_folder
+from wallaroo.engine.directory.set_aside import LOCK, finish_setting_aside, set_aside
+from wallaroo.engine.plan import Layout
+from wallaroo.errors import DirectoryError
+from wallaroo.files import write_atomically
+
+_PATIENCE_SECONDS = 120.0
+
+_FORMAT = 2
+"""Of the files in here, raised whenever an older version's cannot be read any more."""
+
+
+class Home:
+    """Opens an application's directory for one run at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(os.path.abspath(path))  # noqa: PTH100 - resolves no links, so users see what they gave
+        self.checkpoint = self.path / "checkpoint"
+        self.logs = self.path / "log"
+        self.ledger = self.path / "ledger"
+        self.dead_letters = self.path / "dead-letters.jsonl"
+        self.replays = self.path / "replays.jsonl"
+        self.spark_log = self.path / "logs" / "spark.log"
+        self.spark_chatter = self.spark_log.with_name("spark.out")
+        """What Spark's processes write past their logger."""
+        self.lock: int | None = None
+        """The file descriptor that keeps others out, as long as this process or one it was passed to has it open."""
+
+    def open(self) -> None:
+        """Create the directory where needed, and keep other runs out of it."""
+        with _usable(self.path):
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _keep_others_out(self.path)
+            lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not _locked(lock):
+            holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
+            # The JVM of a run that was killed holds the lock too, and ends in a moment.
+            if not _is_dead(holder) or time.monotonic() > deadline:
+                os.close(lock)
+                number = holder.partition(" ")[0] or "unknown"
+                raise DirectoryError(
+                    f"Another run (process {number}) is using {self.path}. "
+                    "Stop it first, or choose another directory with --resilience-dir."
+                )
+            time.sleep(0.1)
+        os.ftruncate(lock, 0)
+        process = os.getpid()
+        os.pwrite(lock, f"{process} {_beginning(process)}".strip().encode() + b"\n", 0)
+        self.lock = lock
+        with _usable(self.path):
+            finish_setting_aside(self.path)
+            self.spark_log.parent.mkdir(mode=0o700, exist_ok=True)
+
+    def look(self) -> None:
+        """Check that the directory is there, and one's own, for those who only look into it."""
+        if not self.path.is_dir():
+            raise DirectoryError(f"There is no directory {self.path}.")
+        _keep_others_out(self.path)
+
+    def in_use(self) -> bool:
+        """Tell whether a run is using the directory."""
+        try:
+            lock = os.open(self.path / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    def set_aside(self) -> Path | None:
+        """Start fresh: move what is there into a folder, and return that, or None if there was nothing."""
+        with _usable(self.path):
+            folder = set_aside(self.path)
+            self.spark_log.parent.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
+    def close(self) -> None:
+        """Let the next run in."""
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
+
+    def log_of(self, source: str) -> Path:
+        """Return the folder of a source's log."""
+        words = re.sub(r"[^A-Za-z0-9]+", "-", source).strip("-").lower()[:40]
+        return self.logs / f"{words}-{zlib.crc32(source.encode()):08x}"
+
+    def recorded_layout(self) -> tuple[str, Layout] | None:
+        """Return the application's name and the layout that the state in here was made with, None if there is none."""
+        path = self.path / "layout.json"
+        try:
+            recorded = json.loads(path.read_text())
+            if recorded.get("format") != _FORMAT:
+                raise DirectoryError(
+                    f"{self.path} was written by another version of Wallaroo, in a format that this one cannot read. "
+                    "Use that version, or start fresh with --reset, which keeps what is there in a folder of its own."
+                )
+            layout = Layout(
+                levels=tuple(tuple(level) for level in recorded["levels"]),
+                singles=frozenset(recorded["singles"]),
+                partitions=recorded["partitions"],
+                buckets=recorded["buckets"],
+                unused=frozenset(recorded.get("unused", ())),
+            )
+            return recorded["application"], layout
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DirectoryError(
+                f"{path} is damaged, and the state cannot be read without it. Bring it back from a copy, or start "
+                "fresh with --reset, which keeps what is there in a folder of its own."
+            ) from error
+
+    def record_layout(self, application: str, layout: Layout) -> None:
+        """Write down how the state is cut up, before there is any."""
+        recorded = {
+            "format": _FORMAT,
+            "application": application,
+            "levels": layout.levels,
+            "singles": sorted(layout.singles),
+            "partitions": layout.partitions,
+            "buckets": layout.buckets,
+            "unused": sorted(layout.unused),
+        }
+        write_atomically(self.path / "layout.json", json.dumps(recorded, indent=2) + "\n")
+
+
+@contextmanager
+def _usable(folder: Path) -> Iterator[None]:
+    """Say it plainly where the system refuses to do something in a directory."""
+    try:
+        yield
+    except OSError as error:
+        raise DirectoryError(
+            f"The directory {folder} cannot be used: {error.strerror}. Choose another one with --resilience-dir."
+        ) from error
+
+
+def _keep_others_out(folder: Path) -> None:
+    """Refuse a folder of another user's, and let nobody else write to our own: what is read from it is trusted."""
+    found = folder.stat()
+    if found.st_uid != os.getuid():
+        raise DirectoryError(
+            f"The directory {folder} belongs to another user. Choose another one with --resilience-dir."
+        )
+    if found.st_mode & 0o022:
+        folder.chmod(stat.S_IMODE(found.st_mode) & ~0o022)
+
+
+def _locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _is_dead(holder: str) -> bool:
+    """Tell whether the process that wrote itself into the lock file is gone."""
+    number, _, began = holder.partition(" ")
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except (ValueError, OSError):
+        return False
+    # Numbers of processes are given again.
+    return bool(began) and began != _beginning(int(number))
+
+
+def _beginning(process: int) -> str:
+    """Return when a process began, in a unit of the system's; nothing where that is not told, or it has ended."""
+    try:
+        state, *rest = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if state == "Z" else rest[18]
+
+
+def default_home(application: str) -> Path:
+    """Return where an application lives if no directory was given: in the temporary folder, by user and name."""
+    words = re.sub(r"[^A-Za-z0-9]+", "-", application).strip("-").lower() or "application"
+    return users_folder(tempfile.gettempdir()) / words
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file."""
+    return json.loads(path.read_text())

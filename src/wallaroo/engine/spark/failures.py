@@ -1,0 +1,94 @@
+"""Why a run cannot go on, in words for a person: Spark's own account of it is long, and goes to its log."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from wallaroo.engine.directory.home import Home
+from wallaroo.engine.spark.plain_words import known_words, without_java
+from wallaroo.errors import DirectoryError, WallarooError
+
+OUR_OWN = re.compile(r"wallaroo(?:\.\w+)*\.\w*Error: (.+)")
+"""What our own code found in a worker or in the driver."""
+
+_TELLING = (
+    # What Spark says of a worker that died.
+    re.compile(r"(Python worker exited unexpectedly \(crashed\))"),
+    re.compile(r"(Python worker failed to connect back|Executor heartbeat timed out|ExecutorLostFailure .+)"),
+    # What any other Python code raised, but for the messenger's own error.
+    re.compile(r"^\s*((?!py4j)[\w.]*(?:Error|Exception): .+)", re.MULTILINE),
+    re.compile(r"Caused by: (.+)"),
+    # What the JVM threw where nothing else had caused it.
+    re.compile(r"^: (.+)", re.MULTILINE),
+)
+
+
+def cause(text: str) -> str:
+    r"""Return the part of an error of Spark's that says what happened.
+
+    >>> cause("boom\nwallaroo.ingress.log_format.LogCorruptError: the log is damaged\n\tat org.apache")
+    'the log is damaged'
+    >>> cause("py4j.protocol.Py4JJavaError: An error occurred\nCaused by: java.io.IOException: No space left")
+    'No space left'
+    >>> cause("An error occurred while calling None.JavaSparkContext.\n: java.lang.Exception: no\n\tat org.apache")
+    'no'
+    """
+    if found := OUR_OWN.findall(text):
+        return str(found[-1]).strip()
+    if words := known_words(text):
+        return words
+    for pattern in _TELLING:
+        if found := pattern.findall(text):
+            return without_java(str(found[-1]).strip())
+    return text.strip().partition("\n")[0] or "unknown"
+
+
+def cannot_go_on(reason: str, home: Home) -> WallarooError:
+    """Return the error that ends a run."""
+    return WallarooError(
+        f"The application cannot go on: {reason.rstrip('.')}.\n"
+        "What was accepted is kept: once the cause is gone, the same command goes on from there.\n"
+        f"Spark's log: {home.spark_log}"
+    )
+
+
+@contextmanager
+def told_plainly(home: Home) -> Iterator[None]:
+    """Turn what Spark raises, or what calls to a JVM that is gone raise, into one plain error."""
+    from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - comes with Spark, which only a run needs
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        raise cannot_go_on(cause(str(error)), home) from error
+    except (Py4JError, ConnectionError) as error:
+        raise cannot_go_on(last_words(home), home) from error
+    except OSError as error:
+        if not str(error.filename).startswith(str(home.path)):
+            raise
+        raise DirectoryError(
+            f"The directory {home.path} cannot be used: {error.filename}: {error.strerror}. Mend that, or choose "
+            "another one with --resilience-dir."
+        ) from error
+
+
+def last_words(home: Home) -> str:
+    """Return why Spark's JVM is gone: what it wrote past its logger, if that is known, otherwise how it ended."""
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    with suppress(OSError):
+        if words := known_words(home.spark_chatter.read_text(errors="replace")):
+            return words
+    gone = "Spark's process has ended unexpectedly"
+    try:
+        status: int = SparkContext._gateway.proc.wait(timeout=5)  # type: ignore[union-attr] # noqa: SLF001
+    except (AttributeError, subprocess.TimeoutExpired):
+        return gone
+    if status == -signal.SIGKILL:
+        return f"{gone}: it was killed, by somebody or, for lack of memory, by the system"
+    return f"{gone}, with {signal.Signals(-status).name if status < 0 else f'exit code {status}'}"

@@ -1,0 +1,281 @@
+"""The Spark session: its settings, each with its reason, and its JVM, whose chatter goes to a file."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from wallaroo.engine.directory.home import Home
+from wallaroo.engine.spark.callbacks import guard_callbacks
+from wallaroo.engine.spark.class_archive import ClassArchive
+from wallaroo.engine.spark.failures import cause, last_words
+from wallaroo.engine.spark.local_files import quicken_local_files
+from wallaroo.engine.spark.plain_words import known_words, without_java
+from wallaroo.engine.spark.spark_home import spark_home
+from wallaroo.errors import SparkStartError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DRIVER_MEMORY = "1g"
+_ATTEMPTS = 4
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+
+_SETTINGS = {
+    # A Python task over TCP stalls for 40 ms where the two sides wait for each other's acknowledgements.
+    "spark.python.unix.domain.socket.enabled": "true",
+    # The state store: RocksDB that writes what changed, not a copy of everything, at each commit.
+    "spark.sql.streaming.stateStore.providerClass": f"{_STREAMING}.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    # How much history the checkpoint keeps: recovery needs the last batch only.
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "50",
+    "spark.sql.streaming.stateStore.maintenanceInterval": "5s",
+    # Files of batches long gone are removed when their objects are; a quiet JVM would keep them for half an hour.
+    "spark.cleaner.periodicGC.interval": "2min",
+    # A query that is asked to stop does so, or is left behind.
+    "spark.sql.streaming.stopTimeout": "30s",
+    # No process is started to read links, and no second file is written beside each one.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # The files of the checkpoint hold users' states and belong to their owner alone.
+    "spark.hadoop.fs.permissions.umask-mode": "077",
+    # The source itself waits for data, so asking it again costs nothing.
+    "spark.sql.streaming.pollingDelay": "1ms",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # The plan of a batch is always the same; there is nothing to adapt, and few numbers worth keeping.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.sql.ui.retainedExecutions": "5",
+    # Chunks are large and few; an Arrow batch must not cut them short.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
+    "spark.driver.maxResultSize": "0",
+    "spark.rpc.message.maxSize": "1024",
+    "spark.python.worker.reuse": "true",
+    # Otherwise the stages differ in the environment of their workers, and each has workers of its own.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+    # A task that fails is run again from the log, a few times, before the application gives up.
+    "spark.task.maxFailures": str(_ATTEMPTS),
+}
+
+_MERGED = {"spark.driver.extraJavaOptions"}
+"""Settings to which a user adds, where all others are the user's to replace."""
+
+_LOG4J = """\
+rootLogger.level = {level}
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {path}
+appender.file.filePattern = {path}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+"""
+
+
+@dataclass(frozen=True)
+class SparkOptions:
+    """What a user may say about Spark."""
+
+    master: str = "local[*]"
+    conf: dict[str, str] = field(default_factory=dict)
+    log_level: str = "warn"
+
+    @property
+    def patient_master(self) -> str:
+        """Return the master with the retries that Spark otherwise only makes on a cluster.
+
+        >>> SparkOptions("local[*]").patient_master, SparkOptions("spark://host:7077").patient_master
+        ('local[*,4]', 'spark://host:7077')
+        """
+        return re.sub(r"^local\[(\*|\d+)\]$", rf"local[\1,{_ATTEMPTS}]", self.master)
+
+    @property
+    def local(self) -> bool:
+        """Tell whether Spark runs inside this one machine's driver."""
+        return self.master.startswith("local")
+
+
+@contextmanager
+def spark_session(name: str, home: Home, options: SparkOptions, java: str, temporary: Path) -> Iterator[SparkSession]:
+    """Run Spark for an application, on the Java in `java`, for the time of a `with` block.
+
+    `temporary` is a folder for sockets and other things that are not needed afterwards.
+    """
+    import pyspark  # noqa: PLC0415 - heavy: only a run needs it
+
+    os.environ["JAVA_HOME"] = java
+    installed = Path(pyspark.__file__).parent
+    # Who has set SPARK_HOME has a Spark of their own; the machines of a cluster have theirs.
+    spark = os.environ.setdefault("SPARK_HOME", str(spark_home(installed) if options.local else installed))
+    archive = ClassArchive(java, spark, pyspark.__version__)
+    java_options = f"-Djava.io.tmpdir={temporary} {archive.java_options()}"
+    if options.local:
+        # Python does the work, and the JVM's best compiler would take a core from it for minutes: without it a start
+        # takes two thirds of the time, and the first minute is as fast as the tenth.
+        # The JVM would then also reserve little room for compiled code, and do much of it again when that is full.
+        java_options = f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m {java_options}"
+    settings = _all_settings(name, home, options, java_options)
+    if options.local:
+        settings.setdefault("spark.python.unix.domain.socket.dir", str(temporary))
+    session = _start(settings, home)
+    try:
+        if options.local:
+            quicken_local_files(session)
+        yield session
+    finally:
+        _stop(session)
+        archive.keep()
+
+
+def _start(settings: dict[str, str], home: Home) -> SparkSession:
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    # The JVM takes seconds to come up; what the driver needs later is imported meanwhile.
+    threading.Thread(target=_import_all, args=["pandas", "wallaroo.engine.query"], daemon=True).start()
+    _log_bridge_to_file(home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYTHONHASHSEED"] = "0"  # Keys of users' own classes must hash alike in every worker.
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    chatter = _chatter_file(home)
+    interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        gateway = launch_gateway(  # type: ignore[no-untyped-call]
+            conf, popen_kwargs={"stdout": chatter, "stderr": chatter, "pass_fds": [home.lock]}
+        )
+        guard_callbacks(gateway)
+        context = SparkContext(conf=conf, gateway=gateway)
+        # It would print a traceback when the JVM goes away; that is noticed, and told, elsewhere.
+        context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign] # noqa: SLF001
+    except Exception as error:
+        raise SparkStartError(
+            f"Spark could not be started: {_why(home, error).rstrip('.')}.\n"
+            f"All that it said is in {home.spark_log.parent}."
+        ) from error
+    finally:
+        os.close(chatter)
+        # Spark would cancel the batch under way at a Ctrl-C, which is to finish it.
+        signal.signal(signal.SIGINT, interrupt)
+    return SparkSession(context)
+
+
+def _import_all(*modules: str) -> None:
+    for module in modules:
+        import_module(module)
+
+
+def _stop(session: SparkSession) -> None:
+    """Stop Spark and wait for its JVM to be gone."""
+    gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - the only way to its process
+    process = gateway.proc
+    # What fails here fails because the JVM is gone already.
+    with suppress(Exception), warnings.catch_warnings(action="ignore"):
+        session.stop()
+    with suppress(Exception):
+        gateway.shutdown()
+    process.stdin.close()
+    try:
+        process.wait(timeout=30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def _all_settings(name: str, home: Home, options: SparkOptions, java_options: str) -> dict[str, str]:
+    """Return every setting: ours, those of this run, and, above all, the user's."""
+    log4j = home.spark_log.parent / "log4j2.properties"
+    log4j.write_text(_LOG4J.format(path=home.spark_log, level=options.log_level))
+    scratch = home.path / "scratch"
+    shutil.rmtree(scratch, ignore_errors=True)  # A run that was killed had no time to tidy up.
+    settings = _SETTINGS | {
+        "spark.app.name": name,
+        "spark.master": options.patient_master,
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.driver.memory": DRIVER_MEMORY,
+        # A JVM that has run out of memory may go on without some of its threads, and wait for them for ever.
+        "spark.driver.extraJavaOptions": (
+            f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+ExitOnOutOfMemoryError {java_options}"
+        ),
+        "spark.executorEnv.PYTHONHASHSEED": "0",
+    }
+    if options.local or _is_loopback(options.master):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if options.local:
+        # Spark's ports are for itself: it makes up a secret that nobody else knows.
+        settings["spark.authenticate"] = "true"
+    if path := os.environ.get("PYTHONPATH"):
+        settings["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))
+    if extra := options.conf.get("spark.driver.extraJavaOptions"):
+        settings["spark.driver.extraJavaOptions"] += f" {extra}"
+    return settings | {key: value for key, value in options.conf.items() if key not in _MERGED}
+
+
+def _is_loopback(master: str) -> bool:
+    return urlsplit(master).hostname in {"127.0.0.1", "localhost", "::1"}
+
+
+def _chatter_file(home: Home) -> int:
+    """Open the file for what the JVM and the workers write past the logger, started anew at each run."""
+    return os.open(home.spark_chatter, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+
+
+def _why(home: Home, error: Exception) -> str:
+    """Return in words why Spark did not start: what its JVM said, or what came back from it."""
+    from py4j.protocol import Py4JNetworkError  # noqa: PLC0415
+
+    said = home.spark_chatter.read_text(errors="replace")
+    if words := known_words(said):
+        return words
+    if isinstance(error, Py4JNetworkError):
+        return last_words(home)
+    if "JAVA_GATEWAY_EXITED" not in str(error):
+        return cause(str(error))
+    # Where there is no answer, the script that had asked for the JVM's command line stumbles over that, too.
+    lines = [line.strip() for line in said.splitlines() if line.strip() and "/bin/spark-class: line" not in line]
+    telling = [line for line in lines if re.search(r"Exception|Error|Could not|Invalid", line)]
+    if not lines:
+        return "its process ended without a word. Perhaps the machine has too little memory"
+    return without_java((telling or lines)[0].removeprefix('Exception in thread "main" ').removeprefix("Error: "))
+
+
+def _log_bridge_to_file(home: Home) -> None:
+    """Have the Python side of Spark's bridge log to a file: it would put tracebacks on the screen."""
+    from py4j import java_gateway  # noqa: PLC0415
+
+    log = logging.getLogger("py4j")
+    handler = RotatingFileHandler(home.spark_log.parent / "driver.log", maxBytes=1 << 20, backupCount=1)
+    handler.handleError = lambda record: None  # type: ignore[method-assign] # noqa: ARG005 - else a traceback
+    log.handlers = [handler]
+    log.propagate = False
+    # Some of its lines go past its own logger to that of the whole program, which is the user's.
+    java_gateway.logging = log

@@ -1,0 +1,69 @@
+"""The first stage: what a source has in its log, through the decoder and the steps up to the first state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from wallaroo.engine.plan import Plan
+from wallaroo.engine.stages.outbox import Outbox
+from wallaroo.engine.stages.steps import Run, source_line
+from wallaroo.topology.model import Pipeline
+
+_PAYLOADS_AT_ONCE = 4096
+
+
+class SourceLine(Protocol):
+    """The way of the messages of one source."""
+
+    @property
+    def run(self) -> Run:
+        """Return the loop over payloads."""
+
+    def origin(self, position: int) -> dict[str, Any]:
+        """Say where the message at hand, which has this position in the log, came from."""
+
+
+class PipelineLine:
+    """The way of the messages of a pipeline's source."""
+
+    def __init__(self, plan: Plan, outbox: Outbox, pipeline: Pipeline) -> None:
+        self._name = pipeline.name
+        self.run: Run = source_line(plan, outbox, pipeline)
+
+    def origin(self, position: int) -> dict[str, Any]:
+        """Return the source and the position in it."""
+        return {"source": self._name, "position": position}
+
+
+class FirstStage:
+    """Feeds the pieces of a log to a line."""
+
+    def __init__(self, outbox: Outbox, line: SourceLine) -> None:
+        self._outbox = outbox
+        self._line = line
+
+    def run(self, first: int, payloads: list[bytes]) -> Iterator[None]:
+        """Run a piece whose first message has the position `first`.
+
+        Yields when its output should be taken: at the end, where it is not yet so much that the processor's cache has
+        lost it, and before that wherever payloads have become a great many messages. These are the same places
+        whenever the same pieces are run.
+        """
+        low = 0
+        while low < len(payloads):
+            low += self._run(first + low, payloads[low : low + _PAYLOADS_AT_ONCE])
+            if self._outbox.is_full and low < len(payloads):
+                yield
+        yield
+
+    def _run(self, first: int, payloads: list[bytes]) -> int:
+        """Run some payloads, and return how many: a line stops where the outbox is full."""
+        remaining = iter(payloads)
+        end = first + len(payloads)
+        length_hint: Callable[[], int] = remaining.__length_hint__  # type: ignore[attr-defined]
+        self._outbox.origin = lambda: self._line.origin(end - length_hint() - 1)
+        with self._outbox.capturing():
+            self._line.run(remaining)
+        self._outbox.join_encoded()
+        return len(payloads) - length_hint()

@@ -1,0 +1,263 @@
+"""What a task has put out so far: messages for later states, bytes for sinks, dead letters, printed text.
+
+Steps push into an outbox message by message; the task takes its content as chunks, many messages each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from wallaroo.engine.plan import Plan, SinkRoute, StepRoute
+from wallaroo.engine.stages.printing import CaughtStream
+from wallaroo.engine.transport.buckets import stable_hash
+from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, Chunk, dump_records
+from wallaroo.engine.transport.letters import Letter, Place, make_letter, safe_repr, shorten
+
+_PRINTED_AT_MOST = 64 * 1024
+_KNOWN_BUCKETS_AT_MOST = 1_000_000
+_MULTIPLIED_AT_MOST = 100_000
+
+Origin = Callable[[], dict[str, Any]]
+OriginOfPacked = Callable[[int, int, Any, int], dict[str, Any]]
+"""Says where a message for a state came from, by its route, part, key and place among the messages of the key."""
+
+
+AT_HAND: Any = object()
+"""Stands for the key of the message at hand, where such messages have one."""
+
+USER_ERRORS = (Exception, SystemExit)
+"""What user code may raise without ending the worker: a program that was a script once may still call `sys.exit`."""
+
+
+class NotPicklableError(Exception):
+    """A message cannot travel to another worker, or a state cannot be saved."""
+
+
+class UnknownKeyError(Exception):
+    """A partition function returned a key that the application had not listed."""
+
+
+class Outbox:
+    """Collects the output of one task at a time; made once in a worker process and used for task after task."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._serializer = plan.serializer
+        self._sinks: dict[int, list[bytes]] = {}
+        self._joined: dict[int, _Joined] = {}
+        self._keyed: dict[int, defaultdict[Any, list[Any]]] = {}
+        self._buckets: dict[int, dict[Any, int]] = {}
+        self._dead: list[Letter] = []
+        self._travelled: set[type] = set()
+        """Classes of messages that have been seen to survive the way to another worker."""
+        self._part = 0
+        self.room = _MULTIPLIED_AT_MOST
+        """How many messages may still come out of steps that make many of one, which count them."""
+        self.printed = io.StringIO()
+        self.key: Any = None
+        """The key of the message at hand, for states that take the key that a message already has."""
+        self.origin: Origin = dict
+        """Says where the message at hand came from; set by whoever feeds the steps."""
+        self.origin_of_packed: OriginOfPacked = _unknown
+        """The same for a message that fails when it is packed; set by whoever takes the content."""
+
+    def sink(self, route: SinkRoute) -> list[bytes]:
+        """Return the list that takes the encoded messages for a sink."""
+        self._joined.setdefault(route.number, _Joined())
+        return self._sinks.setdefault(route.number, [])
+
+    def keyed(self, route: StepRoute) -> defaultdict[Any, list[Any]]:
+        """Return the lists, one for each key, that take the messages for a state step."""
+        self._buckets.setdefault(route.number, {})
+        return self._keyed.setdefault(route.number, defaultdict(list))
+
+    def clear(self) -> None:
+        """Forget everything; a task that failed half-way may have left something."""
+        for number, sink in self._sinks.items():
+            sink.clear()
+            self._joined[number].clear()
+        for keyed in self._keyed.values():
+            keyed.clear()
+        self._dead.clear()
+        self._part = 0
+        self.room = _MULTIPLIED_AT_MOST
+        self.key = None
+        self.printed.seek(0)
+        self.printed.truncate()
+
+    def capturing(self) -> contextlib.AbstractContextManager[object]:
+        """Collect what user code prints, to be shown on the user's screen instead of a worker's log."""
+        return self._capturing()
+
+    @contextlib.contextmanager
+    def _capturing(self) -> Iterator[None]:
+        outer = CaughtStream.buffer_of_task
+        CaughtStream.buffer_of_task = self.printed
+        try:
+            yield
+        finally:
+            CaughtStream.buffer_of_task = outer
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether what there is should be taken before more comes."""
+        return self.room <= 0
+
+    def join_encoded(self) -> None:
+        """Put what is encoded together while it is fresh: what has left the processor's cache takes longer to find."""
+        for number, encoded in self._sinks.items():
+            if encoded:
+                self._joined[number].take(encoded)
+
+    def fail(
+        self, place: Place, message: Any, error: BaseException, key: Any = AT_HAND, *, encoding: str | None = None
+    ) -> None:
+        """Record a message that user code could not handle; it becomes a dead letter, and work goes on."""
+        if key is AT_HAND:
+            key = self.key if place.keyed else None
+        serializer, origin = self._serializer, self.origin()
+        self.keep(make_letter(place, message, error, key=key, origin=origin, serializer=serializer, encoding=encoding))
+
+    def keep(self, letter: Letter) -> None:
+        """Take a dead letter as it is."""
+        self._dead.append(letter)
+
+    def take(self, seq: int, carrier: int) -> Iterator[Chunk]:
+        """Yield everything collected as chunks, and start again. `carrier` takes what has no bucket to go to."""
+        part = self._part
+        self._part += 1
+        self.room = _MULTIPLIED_AT_MOST
+        for number, groups in self._keyed.items():
+            if groups:
+                route = self._plan.routes[number]
+                assert isinstance(route, StepRoute)
+                yield from self._keyed_chunks(route, groups, seq, part)
+                groups.clear()
+        self.join_encoded()
+        for number, joined in self._joined.items():
+            if joined.count:
+                yield Chunk(number, carrier, seq, part, joined.count, b"".join(joined.pieces))
+                joined.clear()
+        if self._dead:
+            yield Chunk(DEAD_LETTERS, carrier, seq, part, len(self._dead), dump_records(self._dead))
+            self._dead.clear()
+        if text := self.printed.getvalue():
+            self.printed.seek(0)
+            self.printed.truncate()
+            if len(text) > _PRINTED_AT_MOST:
+                text = f"{text[:_PRINTED_AT_MOST]}\n… and {len(text) - _PRINTED_AT_MOST:,} more characters"
+            yield Chunk(PRINTED, carrier, seq, part, 0, text.encode("utf-8", "replace"))
+
+    def _keyed_chunks(self, route: StepRoute, groups: dict[Any, list[Any]], seq: int, part: int) -> Iterator[Chunk]:
+        """Yield one chunk for each bucket that got messages."""
+        allowed = route.step.state.keys if route.step.partition is not None else None
+        known = self._buckets[route.number]
+        if len(known) > _KNOWN_BUCKETS_AT_MOST:
+            known.clear()
+        by_bucket: defaultdict[int, dict[Any, list[Any]]] = defaultdict(dict)
+        if allowed is not None:
+            letters_by_number(groups, allowed)
+        for key, messages in groups.items():
+            bucket = known.get(key)
+            if bucket is None:
+                try:
+                    bucket = known[key] = self._bucket_of(route, key)
+                except Exception as error:  # noqa: BLE001 - a key of the user's, or its hash
+                    for index, message in enumerate(messages):
+                        self._fail_packed(route, part, key, index, message, error)
+                    continue
+            by_bucket[bucket][key] = messages
+        for bucket, of_bucket in by_bucket.items():
+            body, count = self._pack(route, of_bucket, part)
+            if count:
+                yield Chunk(route.number, bucket, seq, part, count, body)
+
+    def _bucket_of(self, route: StepRoute, key: Any) -> int:
+        """Return the bucket of a key, or raise what is wrong with the key."""
+        state = route.step.state
+        if route.step.partition is not None:
+            if state.keys is not None and key not in state.keys:
+                raise UnknownKeyError(
+                    f"the partition function returned the key {shorten(safe_repr(key))}, which is not among the "
+                    f"{len(state.keys)} partition keys of state {state.name!r}"
+                )
+            if state.u64 and not (isinstance(key, int) and 0 <= key < 1 << 64):
+                raise UnknownKeyError(
+                    f"the partition function returned the key {shorten(safe_repr(key))}; "
+                    "to_state_partition_u64 takes whole numbers from 0 to 2**64 - 1"
+                )
+        buckets = route.layout.groups
+        return buckets[stable_hash(key) % len(buckets)] if len(buckets) > 1 else buckets[0]
+
+    def _pack(self, route: StepRoute, messages: dict[Any, list[Any]], part: int) -> tuple[bytes, int]:
+        """Return messages as bytes with their number; those that cannot travel become dead letters."""
+        try:
+            body = self._serializer.dump_plain_messages(messages)
+            if body is None and set(map(type, chain.from_iterable(messages.values()))) <= self._travelled:
+                body = self._serializer.dump_messages(messages)
+            if body is not None:
+                return body, sum(map(len, messages.values()))
+        except Exception:  # noqa: BLE001, S110 - the culprits are found one by one, below
+            pass
+        good: dict[Any, list[Any]] = {}
+        for key, some in messages.items():
+            for index, message in enumerate(some):
+                try:
+                    self.try_travel(key, message)
+                except USER_ERRORS as cause:
+                    self._travelled.discard(type(message))
+                    error = NotPicklableError(f"the message cannot be sent to the worker of its key: {cause}")
+                    self._fail_packed(route, part, key, index, message, error)
+                else:
+                    self._travelled.add(type(message))
+                    good.setdefault(key, []).append(message)
+        return self._serializer.dump_messages(good), sum(map(len, good.values()))
+
+    def try_travel(self, key: Any, message: Any) -> None:
+        """Raise what keeps a message from reaching another worker.
+
+        A class may well be pickled and fail to come back, which the other side could not undo.
+        """
+        self._serializer.load_messages(self._serializer.dump_messages({key: [message]}))
+
+    def _fail_packed(  # noqa: PLR0913, PLR0917 - which message it is
+        self, route: StepRoute, part: int, key: Any, index: int, message: Any, error: BaseException
+    ) -> None:
+        self.origin = partial(self.origin_of_packed, route.number, part, key, index)
+        self.fail(Place.of_step(route.pipeline, route.index), message, error, key)
+
+
+class _Joined:
+    """Encoded messages for a sink, many in a piece."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.count = 0
+
+    def take(self, encoded: list[bytes]) -> None:
+        """Take what is in a list, and clear it."""
+        self.pieces.append(b"".join(encoded))
+        self.count += len(encoded)
+        encoded.clear()
+
+    def clear(self) -> None:
+        self.pieces.clear()
+        self.count = 0
+
+
+def letters_by_number(groups: dict[Any, list[Any]], allowed: frozenset[Any]) -> None:
+    """Put messages whose key is the number of a listed letter to that letter, as some releases of the original did."""
+    for key in [key for key in groups if type(key) is int and key not in allowed and 0 <= key <= sys.maxunicode]:
+        if chr(key) in allowed:
+            groups.setdefault(chr(key), []).extend(groups.pop(key))
+
+
+def _unknown(_route: int, _part: int, _key: Any, _index: int) -> dict[str, Any]:
+    return {}

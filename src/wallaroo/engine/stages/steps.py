@@ -1,0 +1,257 @@
+"""What a step does to a message: the one place where user code is called.
+
+A line of steps becomes one loop, `run(messages)`, that takes each message as far as it goes: through the
+computations up to the next state (where it is put with its key) or to the sinks (where it is encoded). An error in user
+code is handed to the outbox together with the step and the message, and the next message goes on.
+Nothing here knows of Spark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from wallaroo.engine.loops import Loop
+from wallaroo.engine.plan import Plan, StepRoute
+from wallaroo.engine.stages.outbox import USER_ERRORS, Outbox
+from wallaroo.engine.transport.letters import Place
+from wallaroo.topology.model import Computation, KeyBy, Pipeline
+
+Run = Callable[[Iterable[Any]], None]
+RunState = Callable[[Iterable[Any], Any], tuple[bool, BaseException | None]]
+
+
+class ReturnShapeError(Exception):
+    """User code returned something other than its kind of step has to return."""
+
+
+def source_line(plan: Plan, outbox: Outbox, pipeline: Pipeline) -> Run:
+    """Return the loop over payloads of the pipeline's source: decode them and take them through the first steps.
+
+    It ends early where the outbox is full.
+    """
+    loop = Loop("payloads")
+    line = _Line(loop, plan, outbox, pipeline)
+    decode, place = pipeline.source.decoder.decode, Place.of_decoder(pipeline)
+    with loop.block("for payload in payloads:"):
+        with line.called(decode, "payload", place):
+            line.write(0, line.result)
+        if any(isinstance(step, Computation) and step.multi for step in pipeline.steps):
+            loop.line(f"if {loop.name(outbox, 'outbox')}.room <= 0: break")
+    return loop.compiled()
+
+
+def line_from(plan: Plan, outbox: Outbox, pipeline: Pipeline, index: int) -> Run:
+    """Return the loop over messages that are about to enter step `index` of `pipeline`."""
+    line = _Line(Loop("messages"), plan, outbox, pipeline)
+    with line.loop.block("for message in messages:"):
+        line.write(index, "message")
+    return line.loop.compiled()
+
+
+def to_sink(plan: Plan, outbox: Outbox, pipeline: Pipeline, number: int) -> Run:
+    """Return the loop over outputs that are about to be encoded for one sink, the pipeline's `number`-th."""
+    line = _Line(Loop("messages"), plan, outbox, pipeline)
+    with line.loop.block("for message in messages:"):
+        line.write_sink(number, "message")
+    return line.loop.compiled()
+
+
+def state_loop(plan: Plan, outbox: Outbox, route: StepRoute) -> RunState:
+    """Return the loop over messages of one key that a state step computes, onward to the next state or the sinks.
+
+    It gives back whether a message asked for the state to be saved, and the error that ended it, if one did: the
+    message at fault is the last that was taken.
+    """
+    loop = Loop("messages, state")
+    line = _Line(loop, plan, outbox, route.pipeline)
+    compute = loop.name(route.step.bind(), "compute")
+    loop.line("save_any = False")
+    with loop.block("try:"), loop.block("for message in messages:"):
+        loop.line(f"result = {compute}(message, state)")
+        # Text of two characters could be unpacked as well.
+        loop.line(f"output, save = result if type(result) is tuple else {loop.name(checked_pair, 'checked')}(result)")
+        if route.step.multi:
+            loop.line(f"if type(output) is not list: output = {loop.name(checked_list, 'checked')}(output)")
+            loop.line(f"{loop.name(outbox, 'outbox')}.room -= len(output)")
+        loop.line("if save: save_any = True")
+        if route.step.multi:
+            with loop.block("for each in output:"), loop.block("if each is not None:"):
+                line.write(route.index + 1, "each")
+        else:
+            with loop.block("if output is not None:"):
+                line.write(route.index + 1, "output")
+    with loop.block(f"except {loop.name(USER_ERRORS, 'errors')} as error:"):
+        loop.line("return save_any, error")
+    loop.line("return save_any, None")
+    return loop.compiled()
+
+
+class _Line:
+    """Writes the steps of a pipeline into a loop."""
+
+    def __init__(self, loop: Loop, plan: Plan, outbox: Outbox, pipeline: Pipeline) -> None:
+        self.loop = loop
+        self._plan = plan
+        self._outbox = outbox
+        self._pipeline = pipeline
+        self._errors = loop.name(USER_ERRORS, "errors")
+        self.result = ""
+        """The variable with the result of what was called last."""
+
+    def write(self, index: int, message: str) -> None:
+        """Write what happens to a message, in the variable `message`, from step `index` on."""
+        loop = self.loop
+        if loop.is_deep:
+            rest = loop.name(line_from(self._plan, self._outbox, self._pipeline, index), "rest")
+            loop.line(f"{rest}(({message},))")
+            return
+        if index == len(self._pipeline.steps):
+            self._write_sinks(message)
+            return
+        step = self._pipeline.steps[index]
+        place = Place.of_step(self._pipeline, index)
+        if isinstance(step, Computation) and step.multi:
+            with self._called_multi(step, message, place):
+                self.write(index + 1, self.result)
+        elif isinstance(step, Computation):
+            with self.called(step.bind(), message, place):
+                self.write(index + 1, self.result)
+        elif isinstance(step, KeyBy):
+            self._write_key_by(step, index, message, place)
+        else:
+            route = self._plan.after(self._pipeline, index)
+            assert route is not None
+            self._write_to_state(route, message, place)
+
+    @contextlib.contextmanager
+    def _attempt(self, message: str, place: Place) -> Iterator[None]:
+        """Put the lines that are added meanwhile where their errors are the step's."""
+        outbox = self._outbox
+
+        def fail(failed: Any, error: BaseException) -> None:
+            outbox.fail(place, failed, error)
+
+        loop = self.loop
+        with loop.block("try:"):
+            yield
+        with loop.block(f"except {self._errors} as error:"):
+            loop.line(f"{loop.name(fail, 'fail')}({message}, error)")
+
+    @contextlib.contextmanager
+    def called(self, function: Callable[[Any], Any], message: str, place: Place) -> Iterator[None]:
+        """Call a user's function; the lines that are added meanwhile are for a result that is not None."""
+        loop = self.loop
+        self.result = result = loop.variable("message")
+        with self._attempt(message, place):
+            loop.line(f"{result} = {loop.name(function, 'function')}({message})")
+        with loop.block("else:"), loop.block(f"if {result} is not None:"):
+            yield
+
+    @contextlib.contextmanager
+    def _called_multi(self, step: Computation, message: str, place: Place) -> Iterator[None]:
+        loop = self.loop
+        results = loop.variable("messages")
+        self.result = result = loop.variable("message")
+        with self._attempt(message, place):
+            loop.line(f"{results} = {loop.name(step.bind(), 'function')}({message})")
+            loop.line(f"if type({results}) is not list: {results} = {loop.name(checked_list, 'checked')}({results})")
+            loop.line(f"{loop.name(self._outbox, 'outbox')}.room -= len({results})")
+        with loop.block("else:"), loop.block(f"for {result} in {results}:"), loop.block(f"if {result} is not None:"):
+            yield
+
+    def _write_key_by(self, step: KeyBy, index: int, message: str, place: Place) -> None:
+        """Leave the key where the next state finds it: a message goes all the way before the next one comes."""
+        loop = self.loop
+        outbox, before = loop.name(self._outbox, "outbox"), loop.variable("key")
+        if place.keyed:
+            loop.line(f"{before} = {outbox}.key")
+        with self._attempt(message, place):
+            loop.line(f"{outbox}.key = {loop.name(step.bind(), 'key_of')}({message})")
+        with loop.block("else:"):
+            self.write(index + 1, message)
+        if place.keyed:
+            # The next message came here with a key of its own, and must not find that of this one.
+            loop.line(f"{outbox}.key = {before}")
+
+    def _write_to_state(self, route: StepRoute, message: str, place: Place) -> None:
+        loop = self.loop
+        groups = loop.name(self._outbox.keyed(route), "groups")
+        partition = route.step.bind_partition()
+        if partition is not None:
+            key = f"{loop.name(partition, 'partition')}({message})"
+            # A key that the message had before is not the one that it would have here.
+            place = replace(place, keyed=False)
+        elif route.step.state.partitioned:
+            key = f"{loop.name(self._outbox, 'outbox')}.key"
+        else:
+            key = "None"
+        with self._attempt(message, place):
+            loop.line(f"{groups}[{key}].append({message})")
+
+    def _write_sinks(self, message: str) -> None:
+        loop = self.loop
+        loop.line("pass")  # There may be none.
+        for number in range(len(self._pipeline.sinks)):
+            self.write_sink(number, message)
+
+    def write_sink(self, number: int, message: str) -> None:
+        """Write what happens to an output, in the variable `message`, at one of the pipeline's sinks."""
+        loop = self.loop
+        route = self._plan.sinks_of(self._pipeline)[number]
+        append = loop.name(self._outbox.sink(route).append, "append")
+        with self._attempt(message, Place.of_encoder(self._pipeline, number)):
+            loop.line(f"encoded = {loop.name(route.sink.encoder.encode, 'encode')}({message})")
+            loop.line(f"if type(encoded) is bytes: {append}(encoded)")
+            loop.line(f"elif encoded is not None: {append}({loop.name(checked_bytes, 'checked')}(encoded))")
+
+
+def checked_list(results: Any) -> list[Any]:
+    """Return the results of a multi step as a list; None means that there are none.
+
+    >>> checked_list(None), checked_list((1, 2))
+    ([], [1, 2])
+    >>> checked_list("a b")
+    Traceback (most recent call last):
+        ...
+    wallaroo.engine.stages.steps.ReturnShapeError: expected a list of results or None, got a str: 'a b'
+    """
+    if results is None:
+        return []
+    if isinstance(results, list | tuple):
+        return list(results)
+    raise ReturnShapeError(f"expected a list of results or None, got a {type(results).__name__}: {results!r:.80}")
+
+
+def checked_pair(result: Any) -> tuple[Any, Any]:
+    """Return the result of a state computation as (output, save_state).
+
+    >>> checked_pair(("out", True))
+    ('out', True)
+    >>> checked_pair("out")
+    Traceback (most recent call last):
+        ...
+    wallaroo.engine.stages.steps.ReturnShapeError: expected a tuple (output, save_state), got a str: 'out'
+    """
+    if isinstance(result, tuple) and len(result) == 2:
+        return result
+    raise ReturnShapeError(f"expected a tuple (output, save_state), got a {type(result).__name__}: {result!r:.80}")
+
+
+def checked_bytes(encoded: Any) -> bytes:
+    r"""Return what an encoder gave as bytes; text is sent as UTF-8.
+
+    >>> checked_bytes("é")
+    b'\xc3\xa9'
+    >>> checked_bytes(7)
+    Traceback (most recent call last):
+        ...
+    wallaroo.engine.stages.steps.ReturnShapeError: expected bytes (or text, sent as UTF-8), got a int: 7
+    """
+    if isinstance(encoded, str):
+        return encoded.encode()
+    if isinstance(encoded, bytes | bytearray | memoryview):
+        return bytes(encoded)
+    raise ReturnShapeError(f"expected bytes (or text, sent as UTF-8), got a {type(encoded).__name__}: {encoded!r:.80}")

@@ -1,0 +1,1 @@
+"""How messages, and the application itself, travel between processes."""

@@ -1,0 +1,173 @@
+"""The dead-letter file, and what a person is told of it."""
+
+import errno
+import json
+import os
+import stat
+
+import pytest
+
+from wallaroo.engine.delivery.dead_letters import DeadLetters, read_letters
+from wallaroo.engine.stages.outbox import Outbox
+from wallaroo.engine.stages.steps import source_line
+
+
+@pytest.fixture
+def records(make, dead_letters):
+    """Return a function from payloads to the records of a decoder that cannot read them as numbers."""
+
+    def from_payloads(*payloads, decode=int):
+        plan = make.plan(make.pipeline("numbers", decode=decode))
+        outbox = Outbox(plan)
+        source_line(plan, outbox, plan.application.pipelines[0])(payloads)
+        return dead_letters(outbox.take(0, 0))
+
+    return from_payloads
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "dead-letters.jsonl"
+
+
+@pytest.fixture
+def notices():
+    return []
+
+
+@pytest.fixture
+def letters(path, notices):
+    return DeadLetters(path, notices.append)
+
+
+def without_id(record):
+    return {name: value for name, value in record.items() if name != "id"}
+
+
+def test_records_are_appended_one_a_line(letters, records, path):
+    one, two = records(b"x", "é".encode()), records(b"y")
+    letters.add(one)
+    letters.add(two)
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [without_id(line) for line in lines] == one + two
+    assert len({line["id"] for line in lines}) == 3
+    assert list(read_letters(path)) == lines
+    assert letters.count == 3
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_later_run_goes_on_with_the_file(letters, records, path, notices):
+    letters.add(records(b"x"))
+    again = DeadLetters(path, notices.append)
+    again.add(records(b"y"))
+    assert again.count == 1
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_without_dead_letters_there_is_no_file(letters, path):
+    assert not path.exists()
+
+
+def test_the_first_of_a_kind_is_told_in_full(letters, records, path, notices):
+    letters.add(records(b"x"))
+    (notice,) = notices
+    assert notice.startswith("Pipeline 'numbers', step 'decoder' failed for the message b'x'\n")
+    assert "ValueError: invalid literal for int() with base 10: b'x'" in notice
+    assert notice.endswith(f"The message is kept in {path}; the application goes on.")
+
+
+def test_an_error_that_looks_like_python_2_is_told_with_its_hint_and_once(letters, records, notices):
+    # The words differ from message to message, the place does not.
+    letters.add(records(b"xrange(5)", b"unicode(5)", b"xrange(6)", decode=lambda bs: eval(bs, {})))
+    (notice,) = notices
+    assert "\nThis looks like Python 2: `xrange` is written `range` in Python 3.\nThe message is kept in" in notice
+
+
+def test_the_same_error_with_other_words_is_the_same_kind(letters, records, path, notices):
+    letters.add(records(*(b"word %d" % number for number in range(1000))))
+    assert len(notices) == 1
+    assert letters.count == 1000
+    assert len(path.read_text().splitlines()) == 1000
+
+
+def test_an_error_of_several_lines_is_one_kind(letters, records, notices):
+    def decode(bs):
+        raise ValueError(f"first line\nabout: {bs}\n")
+
+    letters.add(records(b"a", b"b", b"c", decode=decode))
+    assert len(notices) == 1
+
+
+def test_other_errors_are_told_as_well(letters, records, notices):
+    def decode(bs):
+        if bs == b"key":
+            raise KeyError(bs)
+        if bs == b"value":
+            raise ValueError(bs)
+        return int(bs)
+
+    letters.add(records(b"key", b"value", b"other", b"key", b"value", b"more", decode=decode))
+    assert [notice.splitlines()[0].rpartition(" ")[2] for notice in notices] == [
+        "b'key'",
+        "b'value'",
+        "b'other'",
+    ]
+
+
+def test_repetitions_are_counted_and_told_after_a_while(letters, records, monkeypatch, notices):
+    letters.add(records(b"x", b"y", b"z"))
+    monkeypatch.setattr("wallaroo.engine.delivery.dead_letters._SUMMARY_SECONDS", 0.0)
+    letters.add(records(b"last"))
+    letters.sum_up()
+    error = "ValueError: invalid literal for int() with base 10: b'last'"
+    assert notices[1:] == [f"Pipeline 'numbers', step 'decoder': {error} — 3 more times."]
+
+
+def test_text_that_is_not_unicode_is_kept_and_told(letters, records, path, notices):
+    def decode(bs):
+        raise ValueError("cannot read " + bs.decode(errors="surrogateescape"))
+
+    found = records(b"caf\xe9", decode=decode)
+    letters.add(found)
+    assert [without_id(json.loads(line)) for line in path.read_bytes().splitlines()] == found
+    assert "cannot read caf" in notices[0]
+
+
+def test_repetitions_are_told_at_most_every_few_seconds_and_at_the_end(letters, records, notices):
+    for _ in range(5):
+        letters.add(records(*(b"word" for _ in range(200))))
+        letters.sum_up()
+    assert len(notices) == 1
+    letters.close()
+    assert len(notices) == 2
+    assert notices[1].endswith("b'word' — 999 more times.")
+    letters.close()
+    assert len(notices) == 2
+
+
+def test_a_line_that_a_crash_has_torn_takes_no_other_with_it(letters, records, path):
+    letters.add(records(b"x"))
+    with path.open("a") as file:
+        file.write('{"id": "torn", "time": 1')
+    letters.add(records(b"y"))
+    assert [letter["message"] for letter in read_letters(path)] == ["b'x'", "b'y'"]
+
+
+def test_where_there_is_no_room_nothing_is_half_kept(letters, records, path, monkeypatch):
+    letters.add(records(b"x"))
+    whole = path.read_bytes()
+    write = os.write
+
+    def write_a_little(file, data):
+        if len(data) < 100:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data[:100])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", write_a_little)
+        with pytest.raises(OSError, match="No space left"):
+            letters.add(records(b"y", b"z"))
+    assert path.read_bytes() == whole
+    assert letters.count == 1
+    letters.add(records(b"y", b"z"))
+    assert [letter["message"] for letter in read_letters(path)] == ["b'x'", "b'y'", "b'z'"]

@@ -1,0 +1,203 @@
+"""The directory of an application."""
+
+import fcntl
+import json
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from wallaroo.engine.directory.home import Home, default_home
+from wallaroo.engine.plan import Layout
+from wallaroo.errors import DirectoryError
+from wallaroo.files import write_atomically
+
+HOLD = """
+import subprocess, sys
+from pathlib import Path
+from wallaroo.engine.directory.home import Home
+home = Home(Path(sys.argv[1]))
+home.open()
+{then}
+"""
+UNTIL_TOLD = "print('open', flush=True)\nsys.stdin.read()"
+# Like the JVM: it has the lock too, and outlives its driver for a moment.
+WITH_A_CHILD = """
+child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], pass_fds=[home.lock])
+print("open", flush=True)
+child.wait()
+"""
+
+OPEN = """
+import sys
+from pathlib import Path
+from wallaroo.engine.directory.home import Home
+print("trying", flush=True)
+Home(Path(sys.argv[1])).open()
+print("open")
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Return a function that starts a process which holds the directory."""
+    started = []
+
+    def start(then=UNTIL_TOLD):
+        command = [sys.executable, "-c", HOLD.format(then=then), tmp_path / "home"]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout.readline() == "open\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        with process:
+            pass
+
+
+def test_the_directory_is_made_for_its_owner_only(tmp_path):
+    home = Home(tmp_path / "deep" / "home")
+    home.open()
+    home.close()
+    assert stat.S_IMODE(home.path.stat().st_mode) == 0o700
+    assert home.spark_log.parent.is_dir()
+
+
+def test_nobody_else_may_write_to_a_directory_that_was_there(tmp_path):
+    folder = tmp_path / "home"
+    folder.mkdir()
+    folder.chmod(0o777)
+    home = Home(folder)
+    home.open()
+    home.close()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+
+
+def test_a_process_that_has_got_the_number_of_a_dead_run_is_not_taken_for_it(tmp_path, holder):
+    """The JVM of the dead run still has the lock, for a moment; its number is that of another process by now."""
+    jvm = holder()
+    (tmp_path / "home" / "lock").write_text(f"{os.getpid()} 1\n")
+    threading.Timer(0.5, jvm.kill).start()
+    home = Home(tmp_path / "home")
+    home.open()
+    home.close()
+
+
+def test_a_second_run_is_refused_while_the_first_one_lasts(tmp_path, holder):
+    first = holder()
+    second = Home(tmp_path / "home")
+    with pytest.raises(DirectoryError) as caught:
+        second.open()
+    assert f"Another run (process {first.pid}) is using {tmp_path / 'home'}" in str(caught.value)
+    assert "--resilience-dir" in str(caught.value)
+    first.communicate()
+    second.open()
+    second.close()
+
+
+def test_a_killed_run_leaves_the_directory_free(tmp_path, holder):
+    first = holder()
+    first.kill()
+    first.wait()
+    home = Home(tmp_path / "home")
+    home.open()
+    assert (home.path / "lock").read_text().split()[0] == str(os.getpid())
+    home.close()
+
+
+def test_what_a_killed_run_leaves_running_is_waited_for(tmp_path, holder):
+    first = holder(WITH_A_CHILD)
+    first.kill()
+    first.wait()
+    with (tmp_path / "home" / "lock").open() as lock, pytest.raises(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    command = [sys.executable, "-c", OPEN, tmp_path / "home"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as opener:
+        assert opener.stdout.readline() == "trying\n"
+        # The child holds the lock until its input ends, which is only now.
+        first.stdin.close()
+        assert opener.communicate(timeout=60)[0] == "open\n"
+
+
+def test_closing_twice_does_no_harm(tmp_path):
+    home = Home(tmp_path)
+    home.open()
+    home.close()
+    home.close()
+    home.open()
+    home.close()
+
+
+def test_a_path_that_is_no_directory_is_refused_in_words(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DirectoryError, match=r"file/home cannot be used: Not a directory\. Choose another"):
+        Home(tmp_path / "file" / "home").open()
+
+
+def test_the_path_is_absolute_and_as_the_user_gave_it(tmp_path, monkeypatch):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.chdir(tmp_path)
+    assert Home(Path("link")).path == tmp_path / "link"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("a b", "a-b"), ("é", "è"), ("x" * 50 + "1", "x" * 50 + "2"), ("A", "a"), ("../up", "up")]
+)
+def test_each_source_has_a_log_of_its_own(one, other):
+    home = Home(Path("/somewhere"))
+    assert home.log_of(one) != home.log_of(other)
+    assert {home.log_of(one).parent, home.log_of(other).parent} == {home.path / "log"}
+    assert home.log_of(one) == Home(Path("/somewhere")).log_of(one)
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [("Word Count!", "word-count"), ("../../etc", "etc"), ("..", "application"), ("é", "application"), ("a/b", "a-b")],
+)
+def test_an_application_has_a_default_home_of_its_user(name, folder):
+    assert default_home(name) == Path(tempfile.gettempdir()) / f"wallaroo-{os.getuid()}" / folder
+
+
+LAYOUT = Layout((("a", "single"), ("b",)), frozenset({"single"}), partitions=2, buckets=8, unused=frozenset({"b"}))
+
+
+def test_the_layout_is_read_as_it_was_recorded(tmp_path):
+    home = Home(tmp_path)
+    assert home.recorded_layout() is None
+    home.record_layout("app", LAYOUT)
+    assert home.recorded_layout() == ("app", LAYOUT)
+    assert home.recorded_layout()[1].states == LAYOUT.states
+
+
+def test_what_another_version_has_written_is_not_misread(tmp_path):
+    home = Home(tmp_path)
+    home.record_layout("app", LAYOUT)
+    recorded = json.loads((tmp_path / "layout.json").read_text())
+    for other in (recorded | {"format": 1}, {name: recorded[name] for name in recorded if name != "format"}):
+        (tmp_path / "layout.json").write_text(json.dumps(other))
+        with pytest.raises(DirectoryError, match=r"another version of Wallaroo.*--reset"):
+            home.recorded_layout()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "7", '{"format": 2, "application": "app"}', '{"format": 2, "levels": 7, "singles": 7}']
+)
+def test_a_damaged_layout_is_told_in_words(tmp_path, text):
+    (tmp_path / "layout.json").write_text(text)
+    with pytest.raises(DirectoryError, match=r"layout\.json is damaged.*--reset"):
+        Home(tmp_path).recorded_layout()
+
+
+def test_writing_atomically_replaces_the_file_and_leaves_nothing_else(tmp_path):
+    for text in ("one", "another", ""):
+        write_atomically(tmp_path / "file", text)
+        assert (tmp_path / "file").read_text() == text
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -1,0 +1,97 @@
+"""The folder of a run: private, gone with the run, and removed by the next one if the run was killed."""
+
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from wallaroo.engine.directory.run_folder import run_folder, users_folder
+from wallaroo.errors import DirectoryError
+
+HOLD = """
+import sys
+from wallaroo.engine.directory.run_folder import run_folder
+with run_folder() as folder:
+    (folder / "socket").touch()
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """Return a temporary folder of the test's own, with a path as short as usual ones have."""
+    with tempfile.TemporaryDirectory(prefix="w-", dir="/tmp") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        monkeypatch.setenv("TMPDIR", folder)
+        yield Path(folder)
+
+
+def mode(path):
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def test_it_is_private_and_goes_with_the_run(temporary):
+    with run_folder() as folder:
+        assert folder.parents[2] == temporary
+        assert [mode(path) for path in (folder, *folder.parents[:2])] == [0o700] * 3
+    assert [path.name for path in temporary.rglob("*")] == [f"wallaroo-{os.getuid()}", ".run"]
+
+
+def test_what_a_killed_run_left_is_removed_and_what_is_in_use_is_not(temporary):
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as run:
+        left = Path(run.stdout.readline().strip())
+        with run_folder() as first, run_folder() as second:
+            assert {path.name for path in left.parent.iterdir()} == {left.name, first.name, second.name}
+            assert (left / "socket").exists()
+            run.kill()
+            run.wait()
+            assert (left / "socket").exists()
+            with run_folder() as third:
+                assert {path.name for path in left.parent.iterdir()} == {first.name, second.name, third.name}
+
+
+def test_links_are_neither_followed_nor_removed(temporary, tmp_path):
+    with run_folder() as folder:
+        runs = folder.parent
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").touch()
+    (runs / "link").symlink_to(precious)
+    left = runs / "left"
+    left.mkdir()
+    (left / "link").symlink_to(precious)
+    with run_folder():
+        assert not left.exists()
+    assert (precious / "file").exists()
+    assert (runs / "link").is_symlink()
+
+
+def test_a_link_in_place_of_the_users_folder_is_refused(temporary, tmp_path):
+    (temporary / f"wallaroo-{os.getuid()}").symlink_to(tmp_path)
+    with pytest.raises(DirectoryError, match="belongs to another user, or is no directory"):
+        users_folder(str(temporary))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_others_may_look_into_is_closed(temporary):
+    folder = temporary / f"wallaroo-{os.getuid()}"
+    folder.mkdir(mode=0o755)
+    folder.chmod(0o755)
+    assert mode(users_folder(str(temporary))) == 0o700
+
+
+@pytest.mark.parametrize("name", ["a folder", "x" * 60])
+def test_sockets_have_short_paths_wherever_temporary_files_go(monkeypatch, tmp_path, name):
+    chosen = tmp_path / name
+    chosen.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(chosen))
+    with run_folder() as folder:
+        assert len(str(folder / ".01234567-89ab-cdef-0123-456789abcdef.sock")) <= 103
+        assert " " not in str(folder)

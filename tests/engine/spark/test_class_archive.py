@@ -1,0 +1,59 @@
+"""The class-data archive of Spark's JVM."""
+
+import shlex
+
+import pytest
+
+from wallaroo.engine.spark.class_archive import ClassArchive
+
+
+@pytest.fixture
+def java(tmp_path):
+    """Return the home of a JDK that comes with an archive of its own."""
+    home = tmp_path / "jdk"
+    for name in ("bin/java", "lib/server/classes.jsa"):
+        (home / name).parent.mkdir(parents=True)
+        (home / name).write_text("")
+    return home
+
+
+def option(options, name):
+    (value,) = [each.partition("=")[2] for each in shlex.split(options) if each.startswith(f"-XX:{name}=")]
+    return value
+
+
+def test_the_first_run_writes_what_later_runs_use(java, tmp_path):
+    cache = tmp_path / "deep" / "a cache"
+    first = ClassArchive(str(java), "spark", "4.3.0", cache)
+    written = option(first.java_options(), "ArchiveClassesAtExit")
+    with open(written, "w") as file:  # noqa: PTH123 - as the JVM opens it
+        file.write("classes")
+    first.keep()
+    used = option(ClassArchive(str(java), "spark", "4.3.0", cache).java_options(), "SharedArchiveFile")
+    assert [str(path) for path in cache.iterdir()] == [used]
+    assert cache.joinpath(used).read_text() == "classes"
+
+
+def test_a_jvm_that_wrote_nothing_leaves_nothing(java, tmp_path):
+    archive = ClassArchive(str(java), "spark", "4.3.0", tmp_path / "cache")
+    archive.java_options()
+    archive.keep()
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_other_versions_have_other_archives(java, tmp_path):
+    options = {ClassArchive(str(java), "spark", version, tmp_path).java_options() for version in ("4.3.0", "4.3.1")}
+    (java / "bin" / "java").write_text("an update")
+    options.add(ClassArchive(str(java), "spark", "4.3.0", tmp_path).java_options())
+    options.add(ClassArchive(str(java), "another spark", "4.3.0", tmp_path).java_options())
+    assert len(options) == 4
+
+
+def test_a_java_without_an_archive_of_its_own_goes_without(java, tmp_path):
+    (java / "lib" / "server" / "classes.jsa").unlink()
+    assert ClassArchive(str(java), "spark", "4.3.0", tmp_path).java_options() == ""
+
+
+def test_without_a_place_for_it_one_goes_without(java, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert ClassArchive(str(java), "spark", "4.3.0", tmp_path / "file" / "cache").java_options() == ""

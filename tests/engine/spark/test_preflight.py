@@ -1,0 +1,91 @@
+"""What is looked at before anything is started."""
+
+import socket
+
+import pytest
+
+from wallaroo.engine.spark.memory import LEAST, available, check_memory
+from wallaroo.engine.spark.preflight import check_master, check_receivers
+from wallaroo.errors import AddressError, SparkStartError
+
+
+@pytest.fixture
+def name_server(monkeypatch):
+    """Return a function that makes every look-up of a name fail in one way."""
+
+    def answers(code, text):
+        def fail(*_args, **_options):
+            raise socket.gaierror(code, text)
+
+        monkeypatch.setattr(socket, "getaddrinfo", fail)
+
+    return answers
+
+
+def test_receivers_with_a_name_or_an_address_are_waited_for(make):
+    check_receivers([make.pipeline("p", encoders=[str, repr], port=1), make.pipeline("q", encoders=[])])
+
+
+def test_a_name_that_nobody_has_is_refused(make, name_server):
+    name_server(socket.EAI_NONAME, "Name or service not known")
+    with pytest.raises(AddressError) as refused:
+        check_receivers([make.pipeline("p", port=7002)])
+    assert str(refused.value) == (
+        "Pipeline 'p' cannot send to 127.0.0.1:7002: the name '127.0.0.1' is not known (name or service not known). "
+        "Give the receiver's name or address."
+    )
+
+
+def test_a_name_server_that_does_not_answer_decides_nothing(make, name_server):
+    name_server(socket.EAI_AGAIN, "Temporary failure in name resolution")
+    check_receivers([make.pipeline("p", port=7002)])
+
+
+def test_one_master_of_several_is_enough():
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as gone:
+        there, nobody = server.getsockname()[1], gone.getsockname()[1]
+        gone.close()
+        check_master(f"spark://127.0.0.1:{nobody},127.0.0.1:{there}")
+        with pytest.raises(SparkStartError, match=f"127.0.0.1:{nobody}: connection refused; 127.0.0.1:99999: "):
+            check_master(f"spark://127.0.0.1:{nobody},127.0.0.1:99999")
+    check_master("local[4]")
+    check_master("yarn")
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "limit"),
+    [
+        # A container of either version sees its own group at the root, or its path as the host has it.
+        ("0::/\n", {"memory.max": "3221225472\n"}, 3 * GIB),
+        ("0::/docker/abc\n", {"memory.max": "3221225472\n"}, 3 * GIB),
+        ("0::/a.slice/b.service\n", {"a.slice/memory.max": f"{GIB}", "a.slice/b.service/memory.max": "max\n"}, GIB),
+        ("0::/a.slice/b.service\n", {"a.slice/memory.max": "max", "a.slice/b.service/memory.max": f"{GIB}"}, GIB),
+        ("9:cpu:/x\n4:memory:/x\n0::/\n", {"memory/x/memory.limit_in_bytes": f"{GIB}\n"}, GIB),
+        ("4:cpu,memory:/x\n", {"memory/memory.limit_in_bytes": f"{GIB}\n"}, GIB),
+        ("4:memory:/x\n", {"memory/x/memory.limit_in_bytes": "9223372036854771712\n"}, None),
+        ("0::/\n", {"memory.max": "max\n"}, None),
+        (None, {}, None),
+    ],
+)
+def test_the_memory_of_a_container_counts(tmp_path, own, files, limit):
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    if own is not None:
+        (tmp_path / "proc" / "self" / "cgroup").write_text(own)
+    for name, text in files.items():
+        (tmp_path / "cgroup" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "cgroup" / name).write_text(text)
+    machine = available(tmp_path / "nothing", tmp_path / "nothing")
+    assert machine > GIB
+    assert available(tmp_path / "proc", tmp_path / "cgroup") == min(machine, limit or machine)
+
+
+def test_a_heap_has_to_be_large_enough_for_spark_and_small_enough_for_the_machine():
+    check_memory("450m")
+    check_memory(f"{LEAST >> 10}k")
+    with pytest.raises(SparkStartError, match=r"spark\.driver\.memory=449m is too little: Spark needs 450 MiB"):
+        check_memory("449m")
+    with pytest.raises(SparkStartError, match="There is too little memory: Spark is to get 1,000,000 GiB"):
+        check_memory("1000000g")
