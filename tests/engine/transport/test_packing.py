@@ -91,6 +91,22 @@ class Shouting:
         raise AttributeError("cannot be set")
 
 
+class OnlyDeleted:
+    def __delete__(self, thing: Any) -> None:
+        raise AttributeError("cannot be deleted")
+
+
+class Guarded:
+    value = OnlyDeleted()
+
+    def __init__(self, value: int) -> None:
+        self.__dict__["value"] = value
+
+
+class Name(str):
+    __slots__ = ()
+
+
 class Counting:
     """Takes care of its own pickling."""
 
@@ -132,7 +148,7 @@ def described(thing: Any) -> Any:
     if isinstance(thing, tuple | list):
         return (type(thing), [described(each) for each in thing], described(getattr(thing, "__dict__", None)))
     if isinstance(thing, dict):
-        return [(key, described(value)) for key, value in thing.items()]
+        return [(type(key), key, described(value)) for key, value in thing.items()]
     slots = getattr(thing, "a", None) if isinstance(thing, Slotted) else None
     return (type(thing), described(vars(thing)) if hasattr(thing, "__dict__") else thing, slots)
 
@@ -214,6 +230,8 @@ def _forget_classes() -> None:
         [with_names({"__debug__": 1})],
         [with_names({"__class__": 1})],
         [with_names({"x": 1, "y": 2}), with_names({"y": 3, "x": 4})],
+        [with_names({Name("x"): 1})],
+        [Guarded(1), Guarded(2)],
         [handmade(), handmade()],
         [Rebuilt([1, 2]), Rebuilt([3, 4])],
         [Reading("a"), Reading("b", 1.5)],
@@ -288,6 +306,20 @@ def test_a_long_text_that_many_share_is_written_once() -> None:
 def test_long_texts_come_back() -> None:
     texts = [f"{i} " * 1000 for i in range(100)]
     assert unpack(pack(texts)) == [texts]
+
+
+def test_a_large_tuple_that_many_share_is_written_once() -> None:
+    large = tuple(range(500))
+    objects = [(large, i) for i in range(2000)]
+    assert len(pack(objects)) < 100_000
+    ((one, other, *_),) = unpack(pack(objects))
+    assert one[0] == large
+    assert one[0] is other[0]
+
+
+def test_a_few_objects_with_many_items_are_left_to_pickle() -> None:
+    assert pack_plain([tuple(map(float, range(20_000)))]) is None
+    assert pack_plain([tuple(range(20))]) is None
 
 
 def test_one_odd_tuple_does_not_slow_all_others_down_for_ever() -> None:

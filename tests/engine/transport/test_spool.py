@@ -65,7 +65,9 @@ def test_room_is_left_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"")])
+@pytest.mark.parametrize(
+    "damage", [Path.unlink, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"short")]
+)
 def test_outputs_that_are_gone_are_told_as_such(tmp_path: Path, damage: Callable[[Path], object]) -> None:
     chunk = SpoolWriter(str(tmp_path)).put(large(1))
     for file in tmp_path.iterdir():

@@ -96,10 +96,12 @@ class Egress:
         self._ledger.make_room()
         bodies: defaultdict[str, list[Body]] = defaultdict(list)
         letters: list[Letter] = []
-        for chunk in chunks if self._spool is None else map(self._spool.get, chunks):
+        sent = 0
+        # All at once: where one is gone, nothing of the batch has been told or sent.
+        for chunk in list(chunks if self._spool is None else map(self._spool.get, chunks)):
             if chunk.route >= 0:
                 bodies[self._routes[chunk.route]].append(chunk.body)
-                self.messages_out += chunk.number
+                sent += chunk.number
             elif chunk.route == PRINTED:
                 self._notice(bytes(chunk.body).decode(errors="replace").rstrip("\n"))
             elif chunk.route == DEAD_LETTERS:
@@ -110,6 +112,7 @@ class Egress:
             if not self._ledger.has(name, batch):
                 self._connections[name].deliver(self._batch(name, batch, of_sink))
                 self._ledger.record(name, batch)
+        self.messages_out += sent
 
     def _keep(self, letters: list[Letter], batch: int) -> None:
         """Keep the dead letters of a batch, unless there are so many that the application is not to go on."""

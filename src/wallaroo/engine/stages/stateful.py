@@ -130,6 +130,7 @@ class BucketRun:
                 output, save = checked_pair(step.compute(message, objects[key]))
                 save = bool(save)  # An array, say, is neither.
                 outputs = checked_list(output) if step.step.multi else [output]
+                step.outbox.room -= len(outputs) if step.step.multi else 0
             except USER_ERRORS as error:
                 work.fail(key, index, error)
                 objects[key] = guard.restore(step)

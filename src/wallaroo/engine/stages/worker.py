@@ -79,7 +79,7 @@ class Worker:
         return PipelineLine(self.plan, outbox, pipeline)
 
     def _retracing(self, source: str, start: int) -> Retracing:
-        """Return the first stage once more over a stretch of a log; many errors in a task cost it once."""
+        """Return the first stage once more over a stretch of a log; many errors in a group cost it once."""
         if (source, start) not in self._retracings:
             log = LogReader(Path(self.plan.logs[source]))
             line = partial(self._line, source)

@@ -29,6 +29,8 @@ Parts = tuple[Any, Any]
 """What objects have in common (None for plain ones), and their columns."""
 
 _DEEPEST = 8
+_WIDE = 16
+"""Columns are for many objects with few attributes each. A tuple with many items may be there many times."""
 _LONG_VALUE = 256
 _FRAME = 64 << 10
 
@@ -112,6 +114,8 @@ class _Dissection:
             return None
         names, rows = _rows(kind, objects)
         width = len(rows[0]) if rows else 0
+        if width > _WIDE and (width > len(objects) or len(set(map(id, objects))) < len(objects)):
+            return None
         parts = [self.take_apart(list(map(itemgetter(at), rows)), depth + 1) for at in range(width)]
         if not parts or None in parts or (names and self._meets(objects)):
             _passes[kind] = _PASSES
@@ -227,12 +231,16 @@ def _maker(kind: type, names: tuple[str, ...]) -> Callable[[Iterable[tuple[Any, 
 def _are_just_set(kind: type, names: tuple[str, ...]) -> bool:
     """Tell whether to set these attributes, by lines of source that have their names, does nothing else."""
     return all(
-        isinstance(name, str)
+        type(name) is str
         # Python takes other letters for their likes, and has a meaning of its own for names such as `__debug__`.
         and name.isascii()
         and name.isidentifier()
         and not iskeyword(name)
         and not name.startswith("__")
-        and not hasattr(type(getattr_static(kind, name, None)), "__set__")
+        and not _is_managed(type(getattr_static(kind, name, None)))
         for name in names
     )
+
+
+def _is_managed(kind: type) -> bool:
+    return hasattr(kind, "__set__") or hasattr(kind, "__delete__")

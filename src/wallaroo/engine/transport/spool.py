@@ -102,7 +102,10 @@ class SpoolReader:
                     self._maps[chunk.file] = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             except (OSError, ValueError) as error:
                 raise OutputsGoneError(f"outputs of a batch cannot be read from {self._folder}: {error}") from error
-        return chunk._replace(file=None, body=self._maps[chunk.file][begin : begin + size])
+        body = self._maps[chunk.file][begin : begin + size]
+        if len(body) < size:
+            raise OutputsGoneError(f"outputs of a batch cannot be read from {self._folder}: a file is too short")
+        return chunk._replace(file=None, body=body)
 
     def clear(self) -> None:
         """Remove all files."""
