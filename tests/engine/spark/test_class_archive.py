@@ -1,6 +1,8 @@
 """The class-data archive of Spark's JVM."""
 
+import os
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +49,22 @@ def test_other_versions_have_other_archives(java, tmp_path):
     options.add(ClassArchive(str(java), "spark", "4.3.0", tmp_path).java_options())
     options.add(ClassArchive(str(java), "another spark", "4.3.0", tmp_path).java_options())
     assert len(options) == 4
+
+
+def test_a_spark_that_was_installed_again_gets_an_archive_that_fits_in_place_of_the_old_one(java, tmp_path):
+    jar, cache = tmp_path / "spark" / "jars" / "spark.jar", tmp_path / "cache"
+    jar.parent.mkdir(parents=True)
+    archives = []
+    for time in (1, 2):
+        jar.write_text("classes")
+        os.utime(jar, (time, time))
+        archive = ClassArchive(str(java), str(tmp_path / "spark"), "4.3.0", cache)
+        Path(option(archive.java_options(), "ArchiveClassesAtExit")).write_text("archive")
+        archive.keep()
+        again = ClassArchive(str(java), str(tmp_path / "spark"), "4.3.0", cache)
+        archives.append(option(again.java_options(), "SharedArchiveFile"))
+        assert [str(path) for path in cache.iterdir()] == archives[-1:]
+    assert archives[0] != archives[1]
 
 
 def test_a_java_without_an_archive_of_its_own_goes_without(java, tmp_path):

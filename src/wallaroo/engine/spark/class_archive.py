@@ -1,7 +1,8 @@
 """A class-data archive for Spark's JVM: half of the time that a start takes goes into loading its classes.
 
 The first run writes the classes it used into an archive when it ends; later runs map it into memory. The JVM itself
-checks that an archive fits its classpath and goes without where it does not, so there is nothing to get wrong.
+checks that an archive fits its classpath, and goes without where it does not: where Spark has been installed again,
+say. So an archive carries in its name which files it was made of, and takes the place of those made of others.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ class ClassArchive:
         java = Path(java_home, "bin", "java").resolve()
         # An archive of ours goes on top of the one that comes with a JDK; small runtimes come without.
         self._possible = (java.parent.parent / "lib" / "server" / "classes.jsa").exists()
-        identity = hashlib.sha256(
-            f"{java}:{java.stat().st_mtime_ns}:{spark_home}:{spark_version}".encode()
-        ).hexdigest()[:16]
-        self._path = folder / f"spark-{spark_version}-{identity}.jsa"
+        self._place = f"spark-{_short_hash(java, spark_home)}"
+        files = [java, *sorted(Path(spark_home, "jars").glob("*.jar"))]
+        stamps = [(file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in files]
+        self._path = folder / f"{self._place}-{_short_hash(spark_version, stamps)}.jsa"
         self._new = self._path.with_suffix(f".{os.getpid()}")
 
     def java_options(self) -> str:
@@ -45,3 +46,10 @@ class ClassArchive:
         """Put what the JVM wrote, if it did, where the next run looks for it; call it after the JVM has ended."""
         if self._new.exists():
             self._new.replace(self._path)
+            for other in self._path.parent.glob(f"{self._place}-*.jsa"):
+                if other != self._path:
+                    other.unlink(missing_ok=True)
+
+
+def _short_hash(*parts: object) -> str:
+    return hashlib.sha256(repr(list(map(str, parts))).encode()).hexdigest()[:16]
