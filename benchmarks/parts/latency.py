@@ -77,7 +77,7 @@ class _Round:
 
     def _spark(self, name: str, options: tuple[str, ...]) -> None:
         # By default a batch takes so long that little is seen in less time than this.
-        seconds = 90 if not options else self._setting.pick(10, 60)
+        seconds = 90 if not options else self._setting.pick(6, 60)
         with scratch() as folder:
             output = folder / "output"
             with Receiver(output) as receiver, Sender() as sender:

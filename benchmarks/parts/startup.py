@@ -28,7 +28,7 @@ def run(setting: Setting) -> Figures:
     for number in range(setting.rounds):
         title = f"Start-up, round {number + 1} of {setting.rounds}"
         with setting.doing(f"{title}: Wallaroo ..."):
-            seconds, idle = _start_ours(idle=setting.pick(10, 20))
+            seconds, idle = _start_ours(idle=setting.pick(5, 20))
         figures.add(_OURS, seconds, "s")
         figures.add("idle", idle, "% of a core")
         with setting.doing(f"{title}: a bare Spark session ..."):
