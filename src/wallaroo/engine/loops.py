@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import linecache
-import weakref
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -60,8 +59,8 @@ class Loop:
         """Tell whether the source is indented so far that the rest should be a loop of its own: Python has limits."""
         return self._depth > 30
 
-    def compiled(self) -> Callable[..., Any]:
-        """Return the function."""
+    def compiled(self, *, shown: bool = True) -> Callable[..., Any]:
+        """Return the function. Where its lines are to be `shown` by profilers and debuggers, they are kept for ever."""
         # What is bound by a surrounding function is found faster than a global.
         source = "\n".join(
             [
@@ -75,7 +74,6 @@ class Loop:
         namespace: dict[str, Any] = {}
         exec(compile(source, file, "exec"), namespace)  # noqa: S102 - source that was written above, of names only
         run: Callable[..., Any] = namespace["make"](**self._objects)
-        # Profilers and debuggers show the lines, as long as there is the function.
-        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-        weakref.finalize(run, linecache.cache.pop, file, None).atexit = False
+        if shown:
+            linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         return run

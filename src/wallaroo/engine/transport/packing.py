@@ -224,7 +224,7 @@ def _maker(kind: type, names: tuple[str, ...]) -> Callable[[Iterable[tuple[Any, 
                 loop.line(f"{put}(each, {name!r}, row[{at}])")
         loop.line("made.append(each)")
     loop.line("return made")
-    return loop.compiled()
+    return loop.compiled(shown=False)
 
 
 @lru_cache(maxsize=1000)
