@@ -1,9 +1,27 @@
-"""For all tests: a JVM without its second compiler, and a Ctrl-C that works."""
+"""For all tests: a JVM without its second compiler, a Ctrl-C that works, and files of other users."""
 
 import os
 import signal
+
+import pytest
 
 # A JVM that lives for seconds does not optimise what it will not run again; it halves the work.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 # Whoever runs the tests in the background of a script has it ignored, and all their processes would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def given_away():
+    """Return a function that makes something another user's, and returns as whom one has to ask to find it so.
+
+    Who may not give files away asks as somebody else: all files of the one who runs the tests are another user's then.
+    """
+
+    def give(path):
+        if os.getuid() != 0:
+            return os.getuid() + 1
+        os.chown(path, 12345, -1, follow_symlinks=False)
+        return 0
+
+    return give

@@ -1,10 +1,22 @@
-"""Room on the disk."""
+"""Files that are replaced, and room on the disk."""
 
 import os
 
 import pytest
 
-from wallaroo.files import reserve, room_in
+from wallaroo.files import reserve, room_in, write_atomically
+
+
+@pytest.mark.parametrize("content", ["text \u00e9", b"bytes \xff"])
+def test_a_file_is_replaced_and_what_a_link_leads_to_is_not(tmp_path, content):
+    precious, path = tmp_path / "precious", tmp_path / "file"
+    precious.write_text("mine")
+    path.symlink_to(precious)
+    write_atomically(path, content, mode=0o700)
+    assert path.read_bytes() == (content.encode() if isinstance(content, str) else content)
+    assert not path.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o700
+    assert precious.read_text() == "mine"
 
 
 def test_room_is_set_aside_without_changing_the_file(tmp_path):

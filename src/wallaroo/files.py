@@ -13,12 +13,16 @@ _KEEP_SIZE = 1
 _CANNOT = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file so that a reader, or a crash, never sees half of it; it is on the disk when this returns."""
+def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> None:
+    """Replace a file so that a reader, or a crash, never sees half of it; it is on the disk when this returns.
+
+    What was there is replaced and not written to: a link is not followed.
+    """
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            os.fchmod(descriptor, mode)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)

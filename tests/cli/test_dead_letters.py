@@ -239,13 +239,41 @@ class TestReplay:
         assert "Name the dead letters to replay" in run("replay", *arguments, refused=True)
 
 
+def everything_about(folder):
+    """Return whatever can be told apart of a folder and all that is in it."""
+    found = {path: path.lstat() for path in (folder, *folder.rglob("*"))}
+    return {path: (stat.st_mode, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns) for path, stat in found.items()}
+
+
 class TestWhere:
     def test_an_application_in_its_default_directory(self, run, home, ids, monkeypatch):
         asked = []
-        monkeypatch.setattr("wallaroo.cli.letter_box.default_home", lambda name: asked.append(name) or home.path)
+        monkeypatch.setattr(
+            "wallaroo.cli.letter_box.default_home", lambda name, looking: asked.append((name, looking)) or home.path
+        )
         assert [row[0] for row in rows(run("list", where=["--application", "Word Count"]))] == ids
         assert [row[0] for row in rows(run("list", where=["-a", "Word Count", "-n", "second"]))] == ids
-        assert asked == ["Word Count", "Word Count second"]
+        assert asked == [("Word Count", True), ("Word Count second", True)]
+
+    @pytest.mark.parametrize("mode", [0o700, 0o755, 0o1777])
+    def test_who_reads_changes_nothing(self, run, home, ids, tmp_path, mode):
+        home.path.chmod(mode)
+        before = everything_about(tmp_path)
+        is_open = mode == 0o1777
+        for command in (["list"], ["list", "--json"], ["show", ids[1]]):
+            said = run(*command, refused=is_open)
+            assert (f"others can write to {home.path}." in said) is is_open
+        run("list", where=["-a", "there is no such application"], refused=True)
+        assert everything_about(tmp_path) == before
+
+    def test_letters_that_lie_elsewhere_are_shown_and_not_replayed(self, run, home, ids, tmp_path):
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        home.dead_letters.rename(elsewhere / home.dead_letters.name)
+        assert [row[0] for row in rows(run("list", where=["-r", str(elsewhere)]))] == ids
+        said = run("replay", ids[1], where=["-r", str(elsewhere)], refused=True)
+        assert "is not the directory of an application that could take them back" in said
+        assert [path.name for path in elsewhere.iterdir()] == [home.dead_letters.name]
 
     def test_nothing_said(self, run):
         assert "Say whose dead letters: --resilience-dir DIR" in run("list", where=[], refused=True)

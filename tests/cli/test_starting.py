@@ -12,6 +12,7 @@ import pytest
 
 import wallaroo
 from wallaroo.engine.directory.home import Home
+from wallaroo.engine.directory.ownership import MARKER
 from wallaroo.engine.plan import Layout
 
 APPLICATION = """
@@ -178,8 +179,37 @@ def test_a_directory_that_cannot_be_used(machida):
     assert machida.run() == refusal(5, f"{said}")
 
 
+def test_a_folder_with_the_users_own_files_is_left_as_it_is(machida):
+    files = {"scratch/notes.txt": "mine", "ledger": "also mine", "logs/spark.out": "mine", "layout.json": "[]"}
+    for name, text in files.items():
+        (machida.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (machida.home / name).write_text(text)
+    for options in ((), ("--reset",)):
+        code, said = machida.run(*options)
+        assert code == 5
+        assert "is not empty, and not an application's: it has 'layout.json', 'ledger', 'logs' and 1 more." in said
+        assert "Choose an empty or a new one with --resilience-dir" in said
+    found = {str(path.relative_to(machida.home)): path for path in machida.home.rglob("*") if path.is_file()}
+    assert {name: path.read_text() for name, path in found.items()} == files
+
+
+def test_a_directory_with_a_planted_link_is_refused_before_anything_is_written(machida):
+    precious = machida.folder / "precious"
+    precious.write_text("mine")
+    home = Home(machida.home)
+    home.open()
+    home.close()
+    (machida.home / "logs" / "log4j2.properties").symlink_to(precious)
+    code, said = machida.run()
+    assert code == 5
+    assert f"cannot be trusted: {machida.home}/logs/log4j2.properties is a link." in said
+    assert precious.read_text() == "mine"
+
+
 def test_a_log_that_cannot_be_written(machida):
-    machida.home.mkdir()
+    home = Home(machida.home)
+    home.open()
+    home.close()
     (machida.home / "log").write_text("")
     code, said = machida.run()
     folder = Home(machida.home).log_of("words")
@@ -199,7 +229,7 @@ def test_a_directory_that_another_run_holds_also_with_reset(machida):
             )
     finally:
         home.close()
-    assert sorted(path.name for path in machida.home.iterdir()) == ["layout.json", "lock", "logs"]
+    assert sorted(path.name for path in machida.home.iterdir()) == ["layout.json", "lock", "logs", MARKER]
 
 
 def record(machida, application="Counting", levels=(("counts",),), singles=(), batches=()):

@@ -14,6 +14,7 @@ import click
 
 from wallaroo.engine.delivery.dead_letters import read_letters
 from wallaroo.engine.directory.home import Home, default_home
+from wallaroo.engine.directory.ownership import is_applications
 from wallaroo.engine.transport.letters import REPLAYABLE, Letter
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.replays import ReplayQueue
@@ -120,7 +121,7 @@ class LetterBox:
                 "Say whose dead letters: --resilience-dir DIR as machida was given it, or --application NAME for an "
                 "application in the default directory."
             )
-        path = resilience_dir or default_home(f"{application} {name}" if name else str(application))
+        path = resilience_dir or default_home(f"{application} {name}" if name else str(application), looking=True)
         home = Home(path)
         home.look()
         return cls(home)
@@ -151,6 +152,11 @@ class LetterBox:
 
     def replay(self, letters: Iterable[Letter]) -> None:
         """Give letters back to the application."""
+        if not is_applications(self.home.path):
+            raise WallarooError(
+                f"{self.home.path} is not the directory of an application that could take them back. Name the one that "
+                "machida was given."
+            )
         self._queue.add(letters)
 
 

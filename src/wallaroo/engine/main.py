@@ -39,6 +39,7 @@ from wallaroo.ingress.config import IngressConfig, SourceEndpoint
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.process import IngressProcess
 from wallaroo.topology.model import REPLAYS, Application, Pipeline
+from wallaroo.trust import stranger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,6 +108,7 @@ class Run:
             check_before_start(self.application.pipelines, self.options.spark)
             self.home.open()
             self._cleanup.callback(self.home.close)
+            self._warn_of_strangers(self.home.path)
             self._comeback = Comeback(self.home, self._folders_written(), stop.requested, self._warn)
             with told_plainly(self.home):
                 self._start()
@@ -131,9 +133,12 @@ class Run:
         found = found_in(self.home, self.application, self._logs(), self._say)
         java = java_home(self.home.path, self._warn)
         self._folder = self._cleanup.enter_context(run_folder())
+        self._warn_of_strangers(self._folder)
         self._start_ingress()
         self._say(f"  state in    {self.home.path}" + (" (going on where it stopped)" if found else ""))
-        session = self._cleanup.enter_context(spark_session(name, self.home, self.options.spark, java, self._folder))
+        session = self._cleanup.enter_context(
+            spark_session(name, self.home, self.options.spark, java, self._folder, self._warn)
+        )
         layout = found.layout if found else self._new_layout(session)
         if found and found.change:
             self._say(f"  changed     {found.change}")
@@ -165,6 +170,11 @@ class Run:
         self._egress.connect()
         self._start_query(session, plan)
         self._warm_up()
+
+    def _warn_of_strangers(self, folder: Path) -> None:
+        # Nothing to refuse: in a container, volumes are often open to all, and nobody else is there.
+        if why := stranger(folder):
+            self._warn(f"Careful: {why}, and who can write there can put something else in the place of {folder}.")
 
     def _spool(self) -> str | None:
         if not self.options.spark.local:

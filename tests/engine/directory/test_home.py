@@ -70,16 +70,6 @@ def test_the_directory_is_made_for_its_owner_only(tmp_path):
     assert home.spark_log.parent.is_dir()
 
 
-def test_nobody_else_may_write_to_a_directory_that_was_there(tmp_path):
-    folder = tmp_path / "home"
-    folder.mkdir()
-    folder.chmod(0o777)
-    home = Home(folder)
-    home.open()
-    home.close()
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
-
-
 def test_a_process_that_has_got_the_number_of_a_dead_run_is_not_taken_for_it(tmp_path, holder):
     """The JVM of the dead run still has the lock, for a moment; its number is that of another process by now."""
     jvm = holder()
@@ -164,6 +154,16 @@ def test_each_source_has_a_log_of_its_own(one, other):
 )
 def test_an_application_has_a_default_home_of_its_user(name, folder):
     assert default_home(name) == Path(tempfile.gettempdir()) / f"wallaroo-{os.getuid()}" / folder
+
+
+def test_who_only_looks_for_the_default_home_makes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    looked_for = default_home("Word Count", looking=True)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(DirectoryError, match=f"There is no directory {looked_for}"):
+        Home(looked_for).look()
+    assert default_home("Word Count") == looked_for
+    assert [path.name for path in tmp_path.iterdir()] == [f"wallaroo-{os.getuid()}"]
 
 
 LAYOUT = Layout((("a", "single"), ("b",)), frozenset({"single"}), partitions=2, buckets=8, unused=frozenset({"b"}))

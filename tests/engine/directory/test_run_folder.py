@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wallaroo.engine.directory.run_folder import run_folder, users_folder
+from wallaroo.engine.directory.run_folder import found_users_folder, run_folder, users_folder
 from wallaroo.errors import DirectoryError
 
 HOLD = """
@@ -73,11 +73,41 @@ def test_links_are_neither_followed_nor_removed(temporary, tmp_path):
     assert (runs / "link").is_symlink()
 
 
-def test_a_link_in_place_of_the_users_folder_is_refused(temporary, tmp_path):
-    (temporary / f"wallaroo-{os.getuid()}").symlink_to(tmp_path)
-    with pytest.raises(DirectoryError, match="belongs to another user, or is no directory"):
-        users_folder(str(temporary))
+def link(path, tmp_path):
+    path.symlink_to(tmp_path)
+
+
+def file(path, tmp_path):
+    path.touch()
+
+
+def folder_of_another_user(path, tmp_path):
+    path.mkdir()
+    os.chown(path, 12345, -1)
+
+
+@pytest.mark.parametrize("obstacle", [link, file, *([folder_of_another_user] if os.getuid() == 0 else [])])
+def test_what_is_in_the_way_of_the_users_folder_keeps_nobody_from_having_one(temporary, tmp_path, obstacle):
+    usual, second, third = (temporary / f"wallaroo-{os.getuid()}{end}" for end in ("", "-2", "-3"))
+    obstacle(usual, tmp_path)
+    obstacle(second, tmp_path)
+    assert found_users_folder(str(temporary)) == third
+    assert not third.exists()
+    assert users_folder(str(temporary)) == third
+    assert mode(third) == 0o700
+    with run_folder() as folder:
+        assert folder.parents[1] == third
     assert list(tmp_path.iterdir()) == []
+    # Whoever was in the way is gone: what the user has stays where it is.
+    usual.rename(temporary / "gone")
+    assert users_folder(str(temporary)) == found_users_folder(str(temporary)) == third
+    assert not usual.exists()
+
+
+def test_an_obstacle_in_the_users_own_folder_is_told(temporary):
+    (users_folder(str(temporary)) / ".run").touch()
+    with pytest.raises(DirectoryError, match=r"\.run belongs to another user, or is no directory"), run_folder():
+        pass
 
 
 def test_a_folder_that_others_may_look_into_is_closed(temporary):

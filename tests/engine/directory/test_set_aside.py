@@ -8,6 +8,7 @@ import pytest
 
 from wallaroo.engine.directory import set_aside as module
 from wallaroo.engine.directory.home import Home
+from wallaroo.engine.directory.ownership import MARKER
 from wallaroo.engine.directory.set_aside import finish_setting_aside, set_aside
 
 CONTENTS = {
@@ -38,7 +39,7 @@ def test_everything_but_the_lock_is_moved_and_can_be_moved_back(tmp_path):
     assert folder.parent == home.path
     assert folder.name.startswith("before-")
     assert files_in(folder) == CONTENTS
-    assert sorted(path.name for path in home.path.iterdir()) == sorted([folder.name, "lock", "logs"])
+    assert sorted(path.name for path in home.path.iterdir()) == sorted([folder.name, "lock", "logs", MARKER])
     assert not any((home.path / "logs").iterdir())
     assert (home.path / "lock").read_text().split()[0] == str(os.getpid())
     assert oct(folder.stat().st_mode & 0o777) == "0o700"
@@ -99,17 +100,19 @@ set_aside(Path(sys.argv[1]))
 
 @pytest.mark.parametrize("moves", range(len(CONTENTS) + 1))
 def test_a_crash_in_between_leaves_the_rest_to_whoever_comes_next(tmp_path, moves):
+    home = Home(tmp_path)
+    home.open()
+    home.close()
     fill(tmp_path)
     crashed = subprocess.run([sys.executable, "-c", CRASH, tmp_path, str(moves)], check=False)
     assert crashed.returncode == 9
     # Not even the user asks for a fresh start again.
-    home = Home(tmp_path)
     home.open()
     home.close()
     [folder] = tmp_path.glob("*before-*")
     assert folder.name.startswith("before-")
     assert files_in(folder) == CONTENTS
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([folder.name, "lock", "logs"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([folder.name, "lock", "logs", MARKER])
     assert home.recorded_layout() is None
 
 

@@ -75,3 +75,33 @@ def test_a_java_without_an_archive_of_its_own_goes_without(java, tmp_path):
 def test_without_a_place_for_it_one_goes_without(java, tmp_path):
     (tmp_path / "file").write_text("")
     assert ClassArchive(str(java), "spark", "4.3.0", tmp_path / "file" / "cache").java_options() == ""
+
+
+@pytest.mark.parametrize("name", ["SharedArchiveFile", "ArchiveClassesAtExit"])
+def test_an_archive_that_others_can_write_to_or_a_link_is_not_used(java, tmp_path, name):
+    cache = tmp_path / "cache"
+    archive = ClassArchive(str(java), "spark", "4.3.0", cache)
+    written = Path(option(archive.java_options(), "ArchiveClassesAtExit"))
+    written.write_text("classes")
+    archive.keep()
+    (kept,) = cache.iterdir()
+    again = ClassArchive(str(java), "spark", "4.3.0", cache)
+    assert option(again.java_options(), "SharedArchiveFile") == str(kept)
+    planted = kept if name == "SharedArchiveFile" else written
+    planted.write_text("planted")
+    planted.chmod(0o666)
+    if planted == written:
+        again.keep()
+        assert kept.read_text() == "classes"
+    else:
+        assert option(again.java_options(), "ArchiveClassesAtExit") == str(written)
+        kept.rename(tmp_path / "elsewhere")
+        (tmp_path / "elsewhere").chmod(0o600)
+        kept.symlink_to(tmp_path / "elsewhere")
+        assert option(again.java_options(), "ArchiveClassesAtExit") == str(written)
+
+
+def test_without_a_cache_one_goes_without(java, tmp_path):
+    archive = ClassArchive(str(java), "spark", "4.3.0", None)
+    assert archive.java_options() == ""
+    archive.keep()

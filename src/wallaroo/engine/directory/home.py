@@ -1,5 +1,6 @@
 """The directory of an application: everything that outlives a run is in here.
 
+wallaroo-directory   marks the directory as an application's
 log/              what the sources accepted and Spark has not yet committed, one folder a source
 checkpoint/       Spark's checkpoint: offsets, commits and the state store
 ledger            which batches each sink has been sent
@@ -17,7 +18,6 @@ import fcntl
 import json
 import os
 import re
-import stat
 import tempfile
 import time
 import zlib
@@ -26,7 +26,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from wallaroo.engine.directory.run_folder import users_folder
+from wallaroo.engine.directory.ownership import claim, refuse_strangers
+from wallaroo.engine.directory.run_folder import found_users_folder, users_folder
 from wallaroo.engine.directory.set_aside import LOCK, finish_setting_aside, set_aside
 from wallaroo.engine.plan import Layout
 from wallaroo.errors import DirectoryError
@@ -57,9 +58,8 @@ class Home:
     def open(self) -> None:
         """Create the directory where needed, and keep other runs out of it."""
         with _usable(self.path):
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _keep_others_out(self.path)
-            lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            claim(self.path)
+            lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not _locked(lock):
             holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
@@ -81,10 +81,10 @@ class Home:
             self.spark_log.parent.mkdir(mode=0o700, exist_ok=True)
 
     def look(self) -> None:
-        """Check that the directory is there, and one's own, for those who only look into it."""
+        """Check that the directory is there, and one's own, for those who only look into it; nothing is changed."""
         if not self.path.is_dir():
             raise DirectoryError(f"There is no directory {self.path}.")
-        _keep_others_out(self.path)
+        refuse_strangers(self.path)
 
     def in_use(self) -> bool:
         """Tell whether a run is using the directory."""
@@ -169,17 +169,6 @@ def _usable(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _keep_others_out(folder: Path) -> None:
-    """Refuse a folder of another user's, and let nobody else write to our own: what is read from it is trusted."""
-    found = folder.stat()
-    if found.st_uid != os.getuid():
-        raise DirectoryError(
-            f"The directory {folder} belongs to another user. Choose another one with --resilience-dir."
-        )
-    if found.st_mode & 0o022:
-        folder.chmod(stat.S_IMODE(found.st_mode) & ~0o022)
-
-
 def _locked(lock: int) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -210,10 +199,14 @@ def _beginning(process: int) -> str:
     return "" if state == "Z" else rest[18]
 
 
-def default_home(application: str) -> Path:
-    """Return where an application lives if no directory was given: in the temporary folder, by user and name."""
+def default_home(application: str, *, looking: bool = False) -> Path:
+    """Return where an application lives if no directory was given: in the temporary folder, by user and name.
+
+    The user's folder is made there if need be, but not for those who are only `looking`.
+    """
     words = re.sub(r"[^A-Za-z0-9]+", "-", application).strip("-").lower() or "application"
-    return users_folder(tempfile.gettempdir()) / words
+    temporary = tempfile.gettempdir()
+    return (found_users_folder(temporary) if looking else users_folder(temporary)) / words
 
 
 def read_json(path: Path) -> Any:

@@ -15,17 +15,40 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 from wallaroo.errors import DirectoryError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _RUNS = ".run"  # Never the name of an application's directory.
+_NAMES_LOOKED_AT = 100
 
 
 def users_folder(temporary: str) -> Path:
-    """Return this user's own folder in a temporary folder, in which others may have put anything."""
-    return _private(Path(temporary) / f"wallaroo-{os.getuid()}")
+    """Return this user's own folder in a temporary folder, made if need be."""
+    while not _is_made(folder := found_users_folder(temporary)):
+        pass  # Somebody has just taken the name that was free.
+    return folder
+
+
+def found_users_folder(temporary: str) -> Path:
+    """Return this user's own folder in a temporary folder, or, where there is none yet, a name that is free for it.
+
+    Others may have put anything there, also under the usual name; then the folder has a number behind it. It stays the
+    user's when a name before it becomes free.
+    """
+    usual = Path(temporary) / f"wallaroo-{os.getuid()}"
+    free = None
+    for number in count(1):
+        folder = usual if number == 1 else usual.with_name(f"{usual.name}-{number}")
+        if _is_ours(folder):
+            return folder
+        if free is None and not os.path.lexists(folder):
+            free = folder
+        if free is not None and number >= _NAMES_LOOKED_AT:
+            break
+    return free or usual
 
 
 @contextmanager
@@ -54,17 +77,32 @@ def _short_temporary_folder() -> str:
 
 def _private(folder: Path) -> Path:
     """Return a folder that is this user's alone, made if need be."""
+    if not _is_made(folder):
+        raise DirectoryError(f"{folder} belongs to another user, or is no directory. It has to be moved away first.")
+    return folder
+
+
+def _is_made(folder: Path) -> bool:
+    """Make a folder for this user alone where there is nothing; tell whether there is one now."""
     try:
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
-        found = folder.lstat()
+        if not _is_ours(folder):
+            return False
+        if stat.S_IMODE(folder.lstat().st_mode) != 0o700:
+            folder.chmod(0o700)
     except OSError as error:
         raise DirectoryError(f"The directory {folder} cannot be used: {error.strerror}.") from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise DirectoryError(f"{folder} belongs to another user, or is no directory. It has to be moved away first.")
-    if stat.S_IMODE(found.st_mode) != 0o700:
-        folder.chmod(0o700)
-    return folder
+    return True
+
+
+def _is_ours(folder: Path) -> bool:
+    """Tell whether there is a folder of this user's."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
 @contextmanager

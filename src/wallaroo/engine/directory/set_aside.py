@@ -57,6 +57,11 @@ def finish_setting_aside(directory: Path) -> Path | None:
     return done
 
 
+def is_set_aside(name: str) -> bool:
+    """Tell whether a folder of this name has been set aside, or is being filled."""
+    return name.startswith((_DONE, _UNDER_WAY))
+
+
 def _entries(directory: Path) -> Iterator[Path]:
     """Yield what is to be moved."""
     yield from (directory / name for name in OWN if (directory / name).exists())

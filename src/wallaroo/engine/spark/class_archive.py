@@ -11,7 +11,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from wallaroo.engine.spark.spark_home import cache_folder
+from wallaroo.trust import stranger
 
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xshare:auto"
 
@@ -19,11 +19,13 @@ _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xshare:auto"
 class ClassArchive:
     """The archive for one Java and one Spark, in the user's cache folder."""
 
-    def __init__(self, java_home: str, spark_home: str, spark_version: str, cache: Path | None = None) -> None:
-        folder = cache or cache_folder()
+    def __init__(self, java_home: str, spark_home: str, spark_version: str, cache: Path | None) -> None:
+        """Find out which archive fits; without a `cache` there is none."""
+        folder = cache or Path()
         java = Path(java_home, "bin", "java").resolve()
         # An archive of ours goes on top of the one that comes with a JDK; small runtimes come without.
-        self._possible = (java.parent.parent / "lib" / "server" / "classes.jsa").exists()
+        comes_with_one = (java.parent.parent / "lib" / "server" / "classes.jsa").exists()
+        self._possible = comes_with_one and cache is not None
         self._place = f"spark-{_short_hash(java, spark_home)}"
         files = [java, *sorted(Path(spark_home, "jars").glob("*.jar"))]
         stamps = [(file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in files]
@@ -34,7 +36,7 @@ class ClassArchive:
         """Return the options that use the archive, or have it written when there is none yet."""
         if not self._possible:
             return ""
-        if self._path.exists():
+        if _is_trusted(self._path):
             return f'-XX:SharedArchiveFile="{self._path}" {_QUIET}'
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -44,11 +46,19 @@ class ClassArchive:
 
     def keep(self) -> None:
         """Put what the JVM wrote, if it did, where the next run looks for it; call it after the JVM has ended."""
-        if self._new.exists():
+        if self._possible and _is_trusted(self._new):
             self._new.replace(self._path)
             for other in self._path.parent.glob(f"{self._place}-*.jsa"):
                 if other != self._path:
                     other.unlink(missing_ok=True)
+
+
+def _is_trusted(archive: Path) -> bool:
+    """Tell whether there is an archive in which nobody else has had a hand: it is code."""
+    try:
+        return not archive.is_symlink() and stranger(archive) is None
+    except OSError:
+        return False
 
 
 def _short_hash(*parts: object) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from wallaroo.errors import SparkStartError
+from wallaroo.files import write_atomically
 
 OLDEST = 17
 
@@ -92,6 +93,5 @@ def _bundled(cache: Path, refused: Iterable[str] = ()) -> Path:
     home = cache / "java"
     wrapper = home / "bin" / "java"
     wrapper.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    wrapper.write_text(_WRAPPER.format(java=shlex.quote(str(JAVA))))
-    wrapper.chmod(0o700)
+    write_atomically(wrapper, _WRAPPER.format(java=shlex.quote(str(JAVA))), mode=0o700)
     return home

@@ -20,14 +20,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from wallaroo.connectors.base import Notice
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.spark.callbacks import guard_callbacks
 from wallaroo.engine.spark.class_archive import ClassArchive
 from wallaroo.engine.spark.failures import cause, last_words
 from wallaroo.engine.spark.local_files import quicken_local_files
 from wallaroo.engine.spark.plain_words import known_words, without_java
-from wallaroo.engine.spark.spark_home import spark_home
+from wallaroo.engine.spark.spark_home import spark_home, usable_cache
 from wallaroo.errors import SparkStartError
+from wallaroo.files import write_atomically
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -125,7 +127,9 @@ class SparkOptions:
 
 
 @contextmanager
-def spark_session(name: str, home: Home, options: SparkOptions, java: str, temporary: Path) -> Iterator[SparkSession]:
+def spark_session(  # noqa: PLR0913, PLR0917 - the parts of a session
+    name: str, home: Home, options: SparkOptions, java: str, temporary: Path, notice: Notice
+) -> Iterator[SparkSession]:
     """Run Spark for an application, on the Java in `java`, for the time of a `with` block.
 
     `temporary` is a folder for sockets and other things that are not needed afterwards.
@@ -134,9 +138,11 @@ def spark_session(name: str, home: Home, options: SparkOptions, java: str, tempo
 
     os.environ["JAVA_HOME"] = java
     installed = Path(pyspark.__file__).parent
+    cache = usable_cache(notice)
     # Who has set SPARK_HOME has a Spark of their own; the machines of a cluster have theirs.
-    spark = os.environ.setdefault("SPARK_HOME", str(spark_home(installed) if options.local else installed))
-    archive = ClassArchive(java, spark, pyspark.__version__)
+    home_there = spark_home(installed, cache, notice) if options.local else installed
+    spark = os.environ.setdefault("SPARK_HOME", str(home_there))
+    archive = ClassArchive(java, spark, pyspark.__version__, cache)
     java_options = f"-Djava.io.tmpdir={temporary} {archive.java_options()}"
     if options.local:
         # Python does the work, and the JVM's best compiler would take a core from it for minutes: without it a start
@@ -213,7 +219,7 @@ def _stop(session: SparkSession) -> None:
 def _all_settings(name: str, home: Home, options: SparkOptions, java_options: str) -> dict[str, str]:
     """Return every setting: ours, those of this run, and, above all, the user's."""
     log4j = home.spark_log.parent / "log4j2.properties"
-    log4j.write_text(_LOG4J.format(path=home.spark_log, level=options.log_level))
+    write_atomically(log4j, _LOG4J.format(path=home.spark_log, level=options.log_level))
     scratch = home.path / "scratch"
     shutil.rmtree(scratch, ignore_errors=True)  # A run that was killed had no time to tidy up.
     settings = _SETTINGS | {
@@ -246,7 +252,8 @@ def _is_loopback(master: str) -> bool:
 
 def _chatter_file(home: Home) -> int:
     """Open the file for what the JVM and the workers write past the logger, started anew at each run."""
-    return os.open(home.spark_chatter, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(home.spark_chatter, flags, 0o600)
 
 
 def _why(home: Home, error: Exception) -> str:

@@ -12,23 +12,53 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from wallaroo.connectors.base import Notice
+from wallaroo.trust import stranger
+
 _PARTS = ("bin", "jars")
 
 
-def cache_folder() -> Path:
-    """Return where things are kept that can be made again at any time."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wallaroo"
+def usable_cache(notice: Notice, folder: Path | None = None) -> Path | None:
+    """Return the folder for things that can be made again at any time, None if there is none that can be trusted.
 
-
-def spark_home(installed: Path, cache: Path | None = None) -> Path:
-    """Return the home for the Spark of the package in the folder `installed`."""
-    identity = hashlib.sha256(str(installed).encode()).hexdigest()[:16]
-    home = (cache or cache_folder()) / f"spark-home-{identity}"
+    What is in it is run, so it has to be this user's alone, as has every folder on the way to it.
+    """
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for part in _PARTS:
+        cache = folder or _users_caches() / "wallaroo"
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        why = stranger(cache)
+    except (OSError, RuntimeError):
+        return None  # Without a place for it, or a home folder, one starts as slowly as before.
+    if why is None:
+        return cache
+    notice(
+        f"The cache folder {cache} is not used, because {why}, and what is in it would be run as code. Starts take "
+        "longer without it: set XDG_CACHE_HOME to a folder that only you can write to."
+    )
+    return None
+
+
+def _users_caches() -> Path:
+    chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # By convention a path that is not absolute counts for nothing: it would lead to another place from each folder.
+    return chosen if chosen.is_absolute() else Path.home() / ".cache"
+
+
+def spark_home(installed: Path, cache: Path | None, notice: Notice) -> Path:
+    """Return the home for the Spark of the package in the folder `installed`; without a cache, that is the folder."""
+    if cache is None:
+        return installed
+    identity = hashlib.sha256(str(installed).encode()).hexdigest()[:16]
+    home = cache / f"spark-home-{identity}"
+    links = {part: installed / part for part in _PARTS}
+    try:
+        home.mkdir(mode=0o700, exist_ok=True)
+        for part, target in links.items():
             with suppress(FileExistsError):  # From an earlier run, or by one that starts at the same time.
-                (home / part).symlink_to(installed / part)
+                (home / part).symlink_to(target)
+        is_sound = stranger(home) is None and {path.name: path.readlink() for path in home.iterdir()} == links
     except OSError:
-        return installed  # Without a place for it one starts as slowly as before.
-    return home
+        is_sound = False
+    if not is_sound:
+        notice(f"{home} is not as Wallaroo has made it, and not used. Starts take longer until you delete it.")
+    return home if is_sound else installed

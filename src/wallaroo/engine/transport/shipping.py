@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 
 from wallaroo.errors import WallarooError
+from wallaroo.files import write_atomically
 from wallaroo.topology.model import Application
 
 if TYPE_CHECKING:
@@ -74,8 +75,7 @@ class PlanRef:
             parcel = pack(plan)
         except Exception as error:
             raise WallarooError(_why_not(plan, error)) from error
-        path.write_bytes(parcel)
-        path.chmod(0o600)
+        write_atomically(path, parcel)
         return cls(str(path), hashlib.sha256(parcel).hexdigest())
 
     def load(self) -> Plan:

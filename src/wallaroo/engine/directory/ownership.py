@@ -1,0 +1,208 @@
+"""Whether a directory is an application's: what is in it is replaced, deleted, and read as code.
+
+A directory that is used for the first time has to be empty, and is marked before anything else is put there. One that
+is marked, or in which an earlier version has recorded a layout, goes on being an application's, as long as nobody else
+has had a hand in it: links inside it could lead anywhere, and what others have put there could be anything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shlex
+import stat
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from wallaroo.engine.directory.set_aside import LOCK, OWN, is_set_aside
+from wallaroo.errors import DirectoryError
+from wallaroo.ingress.log_format import sync_directory
+from wallaroo.trust import others_can_write, owned_by_another
+
+MARKER = "wallaroo-directory"
+_TEXT = """\
+In this directory Wallaroo keeps what an application needs from one run to the next: messages, state, dead letters.
+It replaces and deletes files in here. Keep nothing of your own in this directory.
+"""
+_LAYOUT = {"format", "application", "levels", "singles", "partitions", "buckets"}
+_NAMES_SHOWN = 3
+_THROWN_AWAY = "scratch"
+"""Deleted at each start, and never read."""
+
+
+def claim(directory: Path) -> None:
+    """Make sure that a directory is an application's; one that is empty, or not there yet, becomes one.
+
+    Raises:
+        DirectoryError: It holds something else, or others can write to it, or could.
+    """
+    if why := _unsuitable(directory):
+        raise DirectoryError(
+            f"{directory} {why}, and an application needs a directory of its own. Choose one inside it, such as "
+            f"{directory / 'wallaroo'}, with --resilience-dir."
+        )
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _refuse_another_users(directory)
+    if names := _names(directory) or _made_private(directory):
+        if not is_applications(directory):
+            raise DirectoryError(_what_is_there(directory, names))
+        refuse_strangers(directory)
+    _mark(directory)
+
+
+def is_applications(directory: Path) -> bool:
+    """Tell whether a directory has been an application's before."""
+    layout = directory / "layout.json"
+    if stat.S_ISREG(_mode(directory / MARKER)):
+        return True
+    if not stat.S_ISREG(_mode(layout)):
+        return False
+    try:
+        recorded = json.loads(layout.read_text())
+    except (OSError, ValueError):
+        return False
+    return isinstance(recorded, dict) and recorded.keys() >= _LAYOUT
+
+
+def refuse_strangers(directory: Path, user: int | None = None) -> None:
+    """Refuse a directory of another user's, and one in which others can write, or have had a hand."""
+    _refuse_another_users(directory, user)
+    if why := next(_traces(directory, user), None):
+        raise DirectoryError(
+            f"The directory {directory} cannot be trusted: {why}. What is in it is run as code. Move it away and start "
+            "with an empty or a new one. Only if you know all that is in it, and nobody else has changed it: remove "
+            f"links, say `chmod -R go-w {shlex.quote(str(directory))}`, and start again."
+        )
+
+
+def _refuse_another_users(directory: Path, user: int | None = None) -> None:
+    if directory.stat().st_uid != (os.getuid() if user is None else user):
+        raise DirectoryError(
+            f"The directory {directory} belongs to another user. Choose another one with --resilience-dir."
+        )
+
+
+def _traces(directory: Path, user: int | None) -> Iterator[str]:
+    """Yield what shows that others can, or could, write in a directory."""
+    if others_can_write(directory.stat()):
+        yield f"others can write to {directory}"
+    folders: list[os.DirEntry[str]] = []
+    for entry in _entries(directory):
+        is_read = _is_read(entry.name)
+        yield from _trace(entry, user, is_read=is_read)
+        if is_read and entry.name != _THROWN_AWAY and not is_set_aside(entry.name):
+            folders.append(entry)
+    while folders:
+        for entry in _entries(folders.pop()):
+            yield from _trace(entry, user)
+            folders.append(entry)
+
+
+def _trace(entry: os.DirEntry[str], user: int | None, *, is_read: bool = True) -> Iterator[str]:
+    """Yield how something shows that others can, or could, write where it is; of what is not read, only whose it is."""
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return  # A run that uses the directory has deleted it.
+    if owned_by_another(found, user):
+        yield f"{entry.path} belongs to another user"
+    elif is_read and stat.S_ISLNK(found.st_mode):
+        yield f"{entry.path} is a link"
+    elif is_read and others_can_write(found):
+        yield f"others can write to {entry.path}"
+
+
+def _entries(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
+    """Return what is in a folder; nothing where it is none, or no longer there."""
+    if not isinstance(folder, Path) and not folder.is_dir(follow_symlinks=False):
+        return []
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []
+
+
+def _is_read(name: str) -> bool:
+    """Tell whether something of this name, in an application's directory, is the application's."""
+    return name in {MARKER, LOCK, *OWN} or is_set_aside(name)
+
+
+def _unsuitable(directory: Path) -> str | None:
+    """Return in words why a place is none for an application's directory, None if it is one."""
+    real = Path(os.path.realpath(directory))
+    if real == Path("/"):
+        return "is the root of the file system"
+    if {real, directory} & set(_homes()):
+        return "is a home folder"
+    if _is_mount_point(real):
+        return "is where a disk is mounted"
+    if _mode(real) & stat.S_ISVTX:
+        return "is a folder that users share"
+    return None
+
+
+def _homes() -> Iterator[Path]:
+    yield from (Path(os.path.normpath(user.pw_dir)) for user in pwd.getpwall())
+    yield Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - there may be none, which is no error
+
+
+def _is_mount_point(real: Path) -> bool:
+    if real.is_mount():
+        return True
+    # A folder that is mounted elsewhere on the same disk is told apart by the system only.
+    path = os.fsencode(real).replace(b"\\", b"\\134")
+    for character in b" \t\n":
+        path = path.replace(bytes([character]), b"\\%03o" % character)
+    try:
+        mounts = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    except OSError:
+        return False
+    return any(line.split()[4:5] == [path] for line in mounts)
+
+
+def _made_private(directory: Path) -> list[str]:
+    """Let nobody else write to an empty directory; return what has got in meanwhile."""
+    mode = stat.S_IMODE(directory.stat().st_mode)
+    if not mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return []
+    directory.chmod(0o700)
+    if names := _names(directory):
+        directory.chmod(mode)
+    return names
+
+
+def _mark(directory: Path) -> None:
+    """Mark a directory as an application's. A mark is one from the moment that there is a file of its name."""
+    try:
+        file = os.open(directory / MARKER, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return
+    try:
+        os.write(file, _TEXT.encode())
+    finally:
+        os.close(file)
+    sync_directory(directory)
+
+
+def _what_is_there(directory: Path, names: list[str]) -> str:
+    shown = ", ".join(islice(map(repr, sorted(names)), _NAMES_SHOWN))
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return (
+        f"The directory {directory} is not empty, and not an application's: it has {shown}{more}. What is in an "
+        f"application's directory is replaced and deleted. Choose an empty or a new one with --resilience-dir, such as "
+        f"{directory / 'wallaroo'}."
+    )
+
+
+def _names(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir()]
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.lstat().st_mode
+    except OSError:
+        return 0
