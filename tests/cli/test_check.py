@@ -125,6 +125,12 @@ def test_addresses_are_made_up_only_where_they_are_missing(check, arguments, mad
     assert ("127.0.0.1:2 " in out) == ("--out" not in made_up)
 
 
+def test_nothing_is_left_in_the_folder_of_the_application(check, tmp_path):
+    code, _, err = check(COPY, PYTHONDONTWRITEBYTECODE="")
+    assert code == 0, err
+    assert [path.name for path in tmp_path.iterdir()] == ["app.py"]
+
+
 def test_arguments_reach_the_application(check):
     code, out, err = check("    return wallaroo.ApplicationBuilder(args[1]).build()\n", "--title", "Given")
     assert (code, out) == (1, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import product
 from types import ModuleType
@@ -36,6 +37,7 @@ def command(*, module: str, arguments: tuple[str, ...]) -> None:
 
     The exit code is 0 if there are no mistakes, otherwise 1.
     """  # noqa: D301 - click wants the real character.
+    sys.dont_write_bytecode = True  # Who only looks at an application leaves nothing in its folder.
     with plain_errors():
         imported = loading.import_application(module)
         application, made_up = build(loading.setup_function(imported), list(arguments))

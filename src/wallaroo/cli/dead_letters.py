@@ -143,6 +143,7 @@ def show(
     \b
     wallaroo dead-letters show --resilience-dir state/ 3f9a1c
     """  # noqa: D301 - click wants the real character.
+    sys.dont_write_bytecode = True  # Who only looks at a letter leaves nothing in the application's folder.
     with plain_errors():
         box = LetterBox.of(resilience_dir, application, name)
         (letter,) = box.find([letter_id])

@@ -1,0 +1,66 @@
+"""A machine on which somebody else has been before, wherever others can write."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from .harness import environment, send
+
+PLANTED = "#!/bin/sh\ntouch '{trace}'\nexit 1\n"
+
+
+@pytest.fixture
+def temporary():
+    """Return a temporary folder in which everybody can do everything, with a path as short as usual ones have."""
+    with tempfile.TemporaryDirectory(prefix="w-", dir="/tmp") as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
+
+
+def plant_a_spark(caches, trace):
+    """Put a Spark of a stranger's where Wallaroo would have its own."""
+    installed = Path(pyspark.__file__).parent
+    home = caches / "wallaroo" / f"spark-home-{hashlib.sha256(str(installed).encode()).hexdigest()[:16]}"
+    (home / "bin").mkdir(parents=True)
+    for name in ("spark-submit", "spark-class"):
+        (home / "bin" / name).write_text(PLANTED.format(trace=trace))
+        (home / "bin" / name).chmod(0o755)
+    (home / "jars").symlink_to(installed / "jars")
+    caches.chmod(0o777)
+
+
+def test_what_they_have_planted_is_not_run_and_keeps_nobody_from_running(machida, receiver, temporary, tmp_path):
+    trace, caches, elsewhere = (tmp_path / name for name in ("trace", "caches", "elsewhere"))
+    plant_a_spark(caches, trace)
+    elsewhere.mkdir()
+    usual = temporary / f"wallaroo-{os.getuid()}"
+    usual.symlink_to(elsewhere)
+    sink = receiver()
+    variables = {"XDG_CACHE_HOME": str(caches), "TMPDIR": str(temporary)}
+    run = machida(
+        *("--application-module", "word_count", "--in", "127.0.0.1:0", "--out", sink.address), **variables
+    ).wait_until_ready()
+    assert f"The cache folder {caches}/wallaroo is not used, because others can write to {caches}," in run.output
+    assert f"Careful: others can write to {temporary}, and who can write there" in run.output
+    send(run.address("Split and Count"), ["hello"])
+    run.wait_until(lambda: sink.size >= len("hello => 1\n"), "the count")
+    run.stop()
+    assert not trace.exists()
+    assert list(elsewhere.iterdir()) == []
+
+    own = usual.with_name(f"{usual.name}-2")
+    (home,) = [path for path in own.iterdir() if path.name != ".run"]
+    assert (home / "checkpoint").is_dir()
+    # Who looks for it finds it under the same name.
+    command = [sys.executable, "-c", "from wallaroo.cli.wallaroo import main; main()", "dead-letters", "list"]
+    name = home.name.replace("-", " ")
+    looked = subprocess.run(
+        [*command, "--application", name], env=environment(**variables), capture_output=True, text=True, check=False
+    )
+    assert (looked.returncode, looked.stderr) == (0, "There are none.\n")
