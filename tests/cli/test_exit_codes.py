@@ -6,8 +6,9 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from wallaroo import errors
-from wallaroo.cli.exit_codes import EXIT_CODES
+from wallaroo.cli.exit_codes import EXIT_CODES, SEND_EXIT_CODES
 from wallaroo.cli.machida import main
+from wallaroo.cli.send import command as send
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide.md").read_text()
 
@@ -27,3 +28,12 @@ def test_the_help_and_the_guide_have_the_table():
     }
     section = GUIDE.partition("### Exit codes")[2].partition("\n#")[0]
     assert [int(code) for code in re.findall(r"^\| (\d) \|", section, re.MULTILINE)] == list(EXIT_CODES)
+
+
+def test_the_help_and_the_guide_have_the_table_of_send():
+    shown = CliRunner().invoke(send, ["--help"]).output
+    assert dict(re.findall(r"^ +(\d+)  (.+)$", shown.partition("Exit codes:")[2], re.MULTILINE)) == {
+        str(code): meaning for code, meaning in SEND_EXIT_CODES.items()
+    }
+    section = GUIDE.partition("### Exit codes of wallaroo send")[2].partition("\n#")[0]
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)] == list(SEND_EXIT_CODES)

@@ -41,6 +41,7 @@ def test_every_line_becomes_a_frame(wallaroo, listener, tmp_path, framing, frame
     expected = framed(lines, framing)
     assert server.everything() == [expected]
     assert f"sent 2,000 messages ({len(expected):,} bytes) in " in report
+    assert report.endswith("; all confirmed\n")
     assert len(report.splitlines()) == 1
 
 
@@ -98,7 +99,7 @@ def test_a_line_too_long_for_its_header(wallaroo, listener, tmp_path):
     assert server.everything() == [b"\x04fits"]
     assert report == (
         "Error: a message of 256 bytes is longer than a u8 header can say (255 bytes): "
-        "choose a larger one with --framing (1 message sent before it)\n"
+        "choose a larger one with --framing (1 message sent before it, confirmed)\n"
     )
 
 
@@ -141,7 +142,10 @@ def test_raw_frames_that_end_too_early(wallaroo, listener, tmp_path, framed):
     server = listener()
     report = finished(wallaroo("send", server.address, "--file", file, "--raw"), code=1)
     assert server.everything() == [framed([b"whole"])]
-    assert "ends in the middle of a u32be frame: 3 bytes or more are missing (1 message sent before it)" in report
+    assert (
+        "ends in the middle of a u32be frame: 3 bytes or more are missing (1 message sent before it, confirmed)"
+        in report
+    )
 
 
 def test_repeat_and_limit(wallaroo, listener, tmp_path, framed):
@@ -203,7 +207,7 @@ def test_it_waits_for_the_listener(wallaroo, tmp_path, framed):
         server.listen()
         connection, _ = server.accept()
         with connection:
-            assert connection.recv(12, socket.MSG_WAITALL) == framed([b"patience"])
+            assert connection.recv(13, socket.MSG_WAITALL) == framed([b"patience"])
         assert "sent 1 message " in finished(process)
 
 
@@ -228,8 +232,8 @@ def test_a_broken_connection_tells_how_much_was_handed_over(wallaroo, tmp_path):
         connection, _ = server.accept()
         assert len(connection.recv(1_400_000, socket.MSG_WAITALL)) == 1_400_000
         connection.close()
-        report = finished(process, code=1)
-    match = re.search(r"closed the connection: ([0-9,]+) messages \(([0-9,]+) bytes\) had been handed over", report)
+        report = finished(process, code=8)
+    match = re.search(r"broke the connection off: ([0-9,]+) messages \(([0-9,]+) bytes\) had been handed over", report)
     messages, size = (int(number.replace(",", "")) for number in match.groups())
     assert 100_000 <= messages < 100_000_000
     assert messages == size // 14
@@ -245,8 +249,8 @@ def test_a_receiver_that_does_not_read_everything_is_noticed(wallaroo, tmp_path)
         process.stdin.flush()
         assert connection.recv(1)
         connection.close()
-        report = finished(process, code=1)
-    assert "closed the connection: 1 message (9 bytes) had been handed over" in report
+        report = finished(process, code=8)
+    assert "broke the connection off: 1 message (9 bytes) had been handed over; none of them is confirmed" in report
 
 
 def test_interrupted(wallaroo, framed):
@@ -259,7 +263,8 @@ def test_interrupted(wallaroo, framed):
             assert connection.recv(9, socket.MSG_WAITALL) == framed([b"hello"])
             process.send_signal(signal.SIGINT)
             report = finished(process, code=130)
-    assert re.match(r"stopped: sent at least (0 messages \(0|1 message \(9) bytes\)", report)
+    assert re.match(r"stopped: handed over at least (0 messages \(0|1 message \(9) bytes\)", report)
+    assert report.endswith("; none of them is confirmed\n")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import socket
 import threading
 import time
 
+import pytest
+
 from .conftest import frame
 
 
@@ -57,6 +59,16 @@ def test_a_stream_that_was_ended_and_accepted_is_closed_in_good_order(make_ingre
     assert ingress.messages() == [b"x"] * 1000
 
 
+@pytest.mark.parametrize("half", [frame(b"half a message")[:-1], frame(b"half a header")[:3]])
+def test_a_stream_that_ends_inside_a_message_is_not_closed_in_good_order(make_ingress, half):
+    ingress = make_ingress()
+    with ingress.connect() as connection:
+        connection.sendall(frame(b"whole") + half)
+        assert not end_stream(connection)
+    assert f"inside a message: {len(half)} bytes" in ingress.notice("was closed")
+    assert ingress.messages() == [b"whole"]
+
+
 def test_a_kill_between_reading_and_writing_is_not_taken_for_acceptance(make_ingress, tmp_path):
     gate = tmp_path / "gate"
     ingress = make_ingress(decoder=waiting_decoder(gate))
@@ -74,21 +86,29 @@ def test_a_kill_between_reading_and_writing_is_not_taken_for_acceptance(make_ing
 def test_a_drain_ends_in_good_order_only_what_the_senders_have_ended(make_ingress, tmp_path):
     gate = tmp_path / "gate"
     ingress = make_ingress(decoder=waiting_decoder(gate))
-    with ingress.connect() as busy, ingress.connect() as ended, ingress.connect() as going_on:
+    with (
+        ingress.connect() as busy,
+        ingress.connect() as ended,
+        ingress.connect() as ended_inside,
+        ingress.connect() as going_on,
+    ):
         busy.sendall(b"\x01b")
         wait_for(gate.with_suffix(".waiting"))
         # Nobody reads these before the drain does.
         ended.sendall(b"\x01e")
         ended.shutdown(socket.SHUT_WR)
+        ended_inside.sendall(b"\x01i\x02h")
+        ended_inside.shutdown(socket.SHUT_WR)
         going_on.sendall(b"\x01g")
         drain = threading.Thread(target=ingress.client.drain)
         drain.start()
         gate.touch()
         assert not is_broken(ended)
+        assert is_broken(ended_inside)
         assert is_broken(going_on)
         assert is_broken(busy)
         drain.join()
-    assert sorted(ingress.messages()) == [b"b", b"e", b"g"]
+    assert sorted(ingress.messages()) == [b"b", b"e", b"g", b"i"]
 
 
 def test_what_cannot_be_framed_is_not_taken_for_acceptance(make_ingress):

@@ -333,9 +333,10 @@ def messages_planned(home, pipeline):
 
 
 def dead_letters(home):
-    """Return the dead letters in an application's directory."""
+    """Return the dead letters in an application's directory, but for what has no newline: that is being written."""
     path = home / "dead-letters.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    *lines, _being_written = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    return [json.loads(line) for line in lines]
 
 
 def payload_of(letter):

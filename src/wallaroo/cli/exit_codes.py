@@ -1,4 +1,4 @@
-"""What `machida` ends with: one table for its help, the guide and the tests."""
+"""What `machida` and `wallaroo send` end with: one table each for the help, the guide and the tests."""
 
 from __future__ import annotations
 
@@ -13,8 +13,17 @@ EXIT_CODES = {
     7: "too many errors in the application's code, by --on-error",
 }
 
+SEND_EXIT_CODES = {
+    0: "everything was sent, and the receiver has confirmed all of it (with --wait 0: handed over)",
+    1: "nobody to send to, an input that cannot be read or framed, or any other failure",
+    2: "the command line makes no sense",
+    8: "not confirmed: the connection broke, or the receiver took longer than --wait",
+    130: "stopped by Ctrl-C, not confirmed",
+}
 
-def exit_codes_help() -> str:
-    """Return the table as click shows it: the character in front keeps its lines apart."""
-    lines = (f"  {code}  {meaning}" for code, meaning in EXIT_CODES.items())
+
+def exit_codes_help(table: dict[int, str]) -> str:
+    """Return a table as click shows it: the character in front keeps its lines apart."""
+    width = max(len(str(code)) for code in table)
+    lines = (f"  {code:>{width}}  {meaning}" for code, meaning in table.items())
     return "\b\nExit codes:\n" + "\n".join(lines)

@@ -16,7 +16,7 @@ import click
 from wallaroo._version import __version__
 from wallaroo.cli import loading
 from wallaroo.cli.drawn import show_drawing
-from wallaroo.cli.exit_codes import exit_codes_help
+from wallaroo.cli.exit_codes import EXIT_CODES, exit_codes_help
 from wallaroo.cli.limits import limit_options, limits_from
 from wallaroo.cli.on_error import policy
 from wallaroo.cli.original_flags import MEANINGLESS, acknowledged, original_flags
@@ -38,7 +38,7 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
         "allow_extra_args": True,
         "max_content_width": 110,
     },
-    epilog=exit_codes_help(),
+    epilog=exit_codes_help(EXIT_CODES),
 )
 @click.option("--application-module", metavar="MODULE", help="The module that defines application_setup(args).")
 @click.option(

@@ -8,16 +8,15 @@ tell how much of it was read.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import random
 import socket
-import struct
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain
 
+from wallaroo.connectors.acknowledged import raise_if_broken, unacknowledged
 from wallaroo.connectors.base import Notice, StoppedError
 from wallaroo.connectors.batch import Batch, Body
 from wallaroo.connectors.dialing import dial
@@ -26,7 +25,6 @@ from wallaroo.connectors.troubles import Trouble
 _FIRST_RETRY_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 5.0
 _DIAL_SECONDS = 10.0
-_UNSENT_BYTES_REQUEST = 0x5411  # SIOCOUTQ
 _UNSENT_AT_MOST = 1 << 18
 _LOOK_AROUND_SECONDS = 0.5
 _PATIENCE_WHEN_STOPPING_SECONDS = 5.0
@@ -134,7 +132,7 @@ class TcpSink:
         def look(size: int) -> None:
             nonlocal sent
             sent += size
-            batch.acknowledged(sent - _unacknowledged(connection))
+            batch.acknowledged(sent - unacknowledged(connection))
 
         for body in batch.left:
             self._send(connection, body, look)
@@ -157,19 +155,19 @@ class TcpSink:
 
     def _wait_until_acknowledged(self, connection: socket.socket, look: Callable[[int], None]) -> None:
         progress = time.monotonic()
-        waiting = _unacknowledged(connection)
+        waiting = unacknowledged(connection)
         pause = 0.00005
         while waiting:
             time.sleep(pause)
             pause = min(2 * pause, 0.05)
-            before, waiting = waiting, _unacknowledged(connection)
+            before, waiting = waiting, unacknowledged(connection)
             if waiting < before:
                 progress = time.monotonic()
                 look(0)
             # What a broken connection had not sent stays unacknowledged for ever.
-            _raise_if_broken(connection)
+            raise_if_broken(connection)
             self._give_up_if_stuck(progress)
-        _raise_if_broken(connection)
+        raise_if_broken(connection)
 
     def _give_up_if_stuck(self, progress: float) -> None:
         """Stop waiting for a receiver that takes nothing, once the application is being stopped."""
@@ -183,24 +181,6 @@ def _pauses() -> Iterator[float]:
     while True:
         yield wait * random.uniform(0.7, 1.3)  # noqa: S311 - spreads retries
         wait = min(2 * wait, _LONGEST_RETRY_SECONDS)
-
-
-def _raise_if_broken(connection: socket.socket) -> None:
-    error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    if error:
-        raise OSError(error, "the connection broke")
-
-
-def _unacknowledged(connection: socket.socket) -> int:
-    """Return how many bytes of what was sent the receiver's machine has not acknowledged.
-
-    Where the system does not tell, none: what it has taken counts as sent.
-    """
-    if not sys.platform.startswith("linux"):
-        return 0
-    answer = fcntl.ioctl(connection.fileno(), _UNSENT_BYTES_REQUEST, struct.pack("i", 0))
-    number: int = struct.unpack("i", answer)[0]
-    return number
 
 
 def _plainly(error: OSError) -> str:

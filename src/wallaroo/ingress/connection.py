@@ -47,8 +47,9 @@ class Receiver(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """Frames the bytes of one connection and hands the messages of each chunk to the source at once.
 
-    A connection is closed in good order only when the sender has ended its stream and all of it is in the log: that is
-    how a sender knows. Any other end is a reset, also when this process is killed between reading and writing.
+    A connection is closed in good order only when the sender has ended its stream behind a whole message and all of it
+    is in the log: that is how a sender knows. Any other end is a reset, also when this process is killed between
+    reading and writing.
     """
 
     def __init__(self, receiver: Receiver, framer: Framer, unfinished: Unfinished) -> None:
@@ -97,7 +98,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> None:
         """Take note that the sender has ended its stream; the connection is closed after this."""
-        if self._receiver.has_written_all:
+        # Half a message is not accepted, so a stream that ends inside one was not accepted as a whole.
+        if self._receiver.has_written_all and not self.pending:
             self._when_closed(_END)
 
     def read_rest(self, max_bytes: int) -> int:

@@ -1,15 +1,19 @@
 """The dead-letter file, and what a person is told of it."""
 
+import ctypes
 import errno
 import json
 import os
 import stat
+import threading
+from types import SimpleNamespace
 
 import pytest
 
 from wallaroo.engine.delivery.dead_letters import DeadLetters, read_letters
 from wallaroo.engine.stages.outbox import Outbox
 from wallaroo.engine.stages.steps import source_line
+from wallaroo.engine.transport.letters import payload_of
 
 
 @pytest.fixture
@@ -149,8 +153,83 @@ def test_a_line_that_a_crash_has_torn_takes_no_other_with_it(letters, records, p
     letters.add(records(b"x"))
     with path.open("a") as file:
         file.write('{"id": "torn", "time": 1')
+    assert [letter["message"] for letter in read_letters(path)] == ["b'x'"]
     letters.add(records(b"y"))
     assert [letter["message"] for letter in read_letters(path)] == ["b'x'", "b'y'"]
+    # Others read the file, too, and find nothing but whole lines in it.
+    assert [json.loads(line)["message"] for line in path.read_bytes().split(b"\n")[:-1]] == ["b'x'", "b'y'"]
+
+
+def test_a_torn_line_of_any_length_is_cut_off(letters, records, path):
+    letters.add(records(b"x"))
+    whole = path.read_bytes()
+    for torn in (b"{", b'{"id": "' + bytes(100) * 5000, "{é".encode()[:-1]):
+        for before in (b"", whole):
+            path.write_bytes(before + torn)
+            letters.add(records(b"y"))
+            found = [json.loads(line)["message"] for line in path.read_bytes().split(b"\n")[:-1]]
+            assert found == ["b'x'"] * bool(before) + ["b'y'"]
+
+
+def test_a_line_to_which_a_person_gave_no_end_is_kept(letters, records, path):
+    letters.add(records(b"x"))
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    assert [letter["message"] for letter in read_letters(path)] == ["b'x'"]
+    letters.add(records(b"y"))
+    assert [json.loads(line)["message"] for line in path.read_bytes().split(b"\n")[:-1]] == ["b'x'", "b'y'"]
+
+
+def test_whoever_follows_the_file_gets_whole_letters(letters, records, path):
+    payloads = [b"%d " % number + b"x" * 100_000 for number in range(20)]
+    batches = [records(*payloads) for _ in range(10)]
+
+    def add_all():
+        for batch in batches:
+            letters.add(batch)
+
+    writer = threading.Thread(target=add_all)
+    writer.start()
+    seen = 0
+    while seen < 200:
+        found = list(read_letters(path))
+        assert len(found) >= seen
+        assert [payload_of(letter) for letter in found[seen:]] == (payloads * 10)[seen : len(found)]
+        seen = len(found)
+    writer.join()
+
+
+def test_the_letters_of_a_batch_are_written_at_once(letters, records, path, monkeypatch):
+    write, written = os.write, []
+
+    def observed(file, data):
+        written.append(bytes(data))
+        return write(file, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", observed)
+        letters.add(records(*(b"x" * 10_000 for _ in range(100))))
+    assert written == [path.read_bytes()]
+
+
+def test_where_there_is_no_room_nobody_who_follows_the_file_sees_a_part(letters, records, path, monkeypatch):
+    letters.add(records(b"x"))
+    write, written = os.write, []
+
+    def observed(file, data):
+        written.append(bytes(data))
+        return write(file, data)
+
+    def full_disk(_file, _mode, _start, _size):
+        ctypes.set_errno(errno.ENOSPC)
+        return -1
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(fallocate64=full_disk))
+        patched.setattr(os, "write", observed)
+        with pytest.raises(OSError, match="No space left"):
+            letters.add(records(b"y", b"z"))
+    assert written == []
+    assert len(list(read_letters(path))) == letters.count == 1
 
 
 def test_where_there_is_no_room_nothing_is_half_kept(letters, records, path, monkeypatch):

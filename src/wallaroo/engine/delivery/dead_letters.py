@@ -14,14 +14,20 @@ from pathlib import Path
 
 from wallaroo.connectors.base import Notice
 from wallaroo.engine.transport.letters import Letter, described
+from wallaroo.files import reserve
 
 _SUMMARY_SECONDS = 10.0
 _ID_BYTES = 6
 """So few that an id can be copied by hand; parts of it that no other letter has are enough."""
+_PIECE = 1 << 16
 
 
 class DeadLetters:
-    """Appends records to a file, one JSON object a line, and reports each kind of error once in full."""
+    """Appends records to a file, one JSON object a line, and reports each kind of error once in full.
+
+    The letters of a batch are appended with one write. A reader may still see the beginning of it, for the system makes
+    a large one visible page by page; what has no newline yet is not a line.
+    """
 
     def __init__(self, path: Path, notice: Notice) -> None:
         self._path = path
@@ -81,13 +87,15 @@ def _line(record: Letter) -> str:
 
 
 def _append(path: Path, lines: bytes) -> None:
-    """Append lines, all of them or, where there is no room, none; a crash may have torn the line before them."""
+    """Append lines, all of them or, where there is no room, none."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        size = os.fstat(file).st_size
-        torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
-        rest = memoryview(b"\n" + lines if torn else lines)
+        size = _end_of_lines(file)
+        # Somebody may follow the file, and would have seen the half that fitted on a full disk.
+        reserve(file, size + len(lines))
+        rest = memoryview(lines)
         try:
+            # One write, unless the system takes less: whoever reads meanwhile sees as little of a half line as can be.
             while rest:
                 rest = rest[os.write(file, rest) :]
         except OSError:
@@ -97,12 +105,52 @@ def _append(path: Path, lines: bytes) -> None:
         os.close(file)
 
 
+def _end_of_lines(file: int) -> int:
+    """Make the file end with a whole line, and return where that is.
+
+    What a crash has torn off is cut: its batch is computed again, and brings its letters again. A line that only lacks
+    its end is a person's, and stays.
+    """
+    size = os.fstat(file).st_size
+    if not size or os.pread(file, 1, size - 1) == b"\n":
+        return size
+    last = _last_line(file, size)
+    if _parsed(last.decode(errors="replace")) is None:
+        os.ftruncate(file, size - len(last))
+        return size - len(last)
+    return size + os.write(file, b"\n")
+
+
+def _last_line(file: int, size: int) -> bytes:
+    pieces: list[bytes] = []
+    while size:
+        start = max(0, size - _PIECE)
+        _, newline, line = os.pread(file, size - start, start).rpartition(b"\n")
+        pieces.append(line)
+        if newline:
+            break
+        size = start
+    return b"".join(reversed(pieces))
+
+
 def read_letters(path: Path) -> Iterator[Letter]:
-    """Yield the dead letters in a file, the oldest first; a line that was not written completely is passed over.
+    """Yield the dead letters in a file, the oldest first; a line that is being written, or is damaged, is left alone.
 
     Those of a release that gave them no ids are called by what they say.
     """
     with suppress(FileNotFoundError), path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
-            with suppress(ValueError):
-                yield {"id": hashlib.sha256(line.encode()).hexdigest()[: 2 * _ID_BYTES], **json.loads(line)}
+            letter = _parsed(line)
+            if letter is not None:
+                yield {"id": hashlib.sha256(line.encode()).hexdigest()[: 2 * _ID_BYTES], **letter}
+            if not line.endswith("\n"):
+                return  # The rest of it may come at this very moment, and is not a line of its own.
+
+
+def _parsed(line: str) -> Letter | None:
+    """Return the letter in a line, None where it is not whole."""
+    try:
+        letter = json.loads(line)
+    except ValueError:
+        return None
+    return letter if isinstance(letter, dict) else None

@@ -1,0 +1,152 @@
+"""What `wallaroo send` sends: the lines or frames of a file.
+
+A chain of generators reads pieces of the input, cuts them into messages, limits and paces them. Nothing but the piece
+in hand is kept in memory.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from wallaroo.cli import screen
+from wallaroo.cli.framing import FrameSplitter, Framing, InputError, MessageTooLongError
+
+STDIN = 0
+_PIECE = 1 << 20
+# Where messages are due more often than this, those of one interval go out in one write.
+_PACE_SECONDS = 0.002
+
+Batch = list[bytes]
+"""Messages as they go over the wire, to be written at once."""
+
+
+def pieces(file: BinaryIO) -> Iterator[bytes]:
+    """Yield what an unbuffered file holds, as it comes."""
+    while piece := file.read(_PIECE):
+        yield piece
+
+
+def lines(stream: Iterable[bytes], *, end: bytes = b"") -> Iterator[Batch]:
+    r"""Yield the lines of a stream, with `end` in place of their newlines.
+
+    >>> list(lines([b"to be\nor n", b"ot to be"]))
+    [[b'to be'], [b'or not to be']]
+    """
+    unfinished: list[bytes] = []
+    for piece in stream:
+        first, *rest = piece.split(b"\n")
+        unfinished.append(first)
+        if rest:
+            # Joined only here, so that a line of any length is copied once.
+            unfinished, batch = [rest.pop()], [b"".join(unfinished), *rest]
+            yield [line + end for line in batch] if end else batch
+    if last := b"".join(unfinished):
+        yield [last]
+
+
+def frames(stream: Iterable[bytes], framing: Framing | None, *, raw: bool = False) -> Iterator[Batch]:
+    r"""Yield the messages of a stream as they go over the wire.
+
+    Each line becomes a message with a header in front. A `raw` stream consists of such messages already.
+    Without a framing the stream stays as it is, and its lines, newlines included, are the messages.
+
+    >>> from wallaroo.cli.framing import FRAMINGS
+    >>> list(frames([b"to\nbe\n"], FRAMINGS["u8"]))
+    [[b'\x02to', b'\x02be']]
+    >>> list(frames([b"\x02to\x02", b"be"], FRAMINGS["u8"], raw=True))
+    [[b'\x02to'], [b'\x02be']]
+    >>> list(frames([b"to\nbe"], None))
+    [[b'to\n'], [b'be']]
+    """
+    if framing is None:
+        yield from lines(stream, end=b"\n")
+    elif raw:
+        yield from _whole_frames(stream, framing)
+    else:
+        for batch in lines(stream):
+            try:
+                yield framing.wrap(batch)
+            except MessageTooLongError as error:
+                yield error.before
+                raise
+
+
+def _whole_frames(stream: Iterable[bytes], framing: Framing) -> Iterator[Batch]:
+    splitter = FrameSplitter(framing, keep_headers=True)
+    for piece in stream:
+        if batch := splitter.feed(piece):
+            yield batch
+    if missing := splitter.missing():
+        raise InputError(
+            f"the input ends in the middle of a {framing.name} frame: "
+            f"{screen.counted(missing, 'byte')} or more are missing"
+        )
+
+
+def limited(batches: Iterable[Batch], limit: int | None) -> Iterator[Batch]:
+    """Yield no more than `limit` messages; None means all of them.
+
+    >>> list(limited([[b"a", b"b"], [b"c", b"d"], [b"e"]], 3))
+    [[b'a', b'b'], [b'c']]
+    """
+    left = math.inf if limit is None else limit
+    for batch in batches:
+        if len(batch) >= left:
+            yield batch[: int(left)]
+            return
+        left -= len(batch)
+        yield batch
+
+
+def paced(batches: Iterable[Batch], rate: float | None) -> Iterator[Batch]:
+    """Yield each message when it is due, `rate` of them a second; None means at once.
+
+    The schedule does not wait for the receiver: after a pause that it forced, what is overdue comes at once.
+    """
+    if rate is None:
+        yield from batches
+        return
+    started = time.monotonic()
+    sent = 0
+    for batch in batches:
+        position = 0
+        while position < len(batch):
+            # Message number n is due n / rate seconds after the start.
+            due = int((time.monotonic() - started) * rate) + 1 - sent
+            if due > 0:
+                some = batch[position : position + due]
+                position += len(some)
+                sent += len(some)
+                yield some
+            wait = max(started + sent / rate - time.monotonic(), _PACE_SECONDS if rate * _PACE_SECONDS > 1 else 0)
+            if position < len(batch) and wait > 0:
+                time.sleep(wait)
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file, read from the start as often as `repeat` says, or standard input where `path` is None."""
+
+    path: Path | None
+    repeat: int = 1
+
+    def streams(self) -> Iterator[Iterator[bytes]]:
+        """Yield the pieces of each round."""
+        if self.path is None:
+            with open(STDIN, "rb", buffering=0, closefd=False) as file:
+                yield pieces(file)
+            return
+        for _ in range(self.repeat):
+            with self.path.open("rb", buffering=0) as file:
+                yield pieces(file)
+
+    def size(self) -> int | None:
+        """Return how many bytes all rounds have together, None where that is not known beforehand."""
+        if self.path is None or not self.path.is_file():
+            return None
+        return self.path.stat().st_size * self.repeat
