@@ -162,8 +162,9 @@ def busy_workers(run):
 class Machida(Process):
     """An application that runs."""
 
-    def __init__(self, *arguments, command=(), folder=APPS, paths=()):
-        super().__init__([*(command or machida_command()), *arguments], cwd=folder, env=environment(*paths))
+    def __init__(self, *arguments, command=(), folder=APPS, paths=(), variables=None):
+        env = environment(*paths, **(variables or {}))
+        super().__init__([*(command or machida_command()), *arguments], cwd=folder, env=env)
 
     def wait_until_ready(self):
         """Wait until the application says that it is ready."""

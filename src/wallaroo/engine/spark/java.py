@@ -92,6 +92,6 @@ def _bundled(cache: Path, refused: Iterable[str] = ()) -> Path:
     home = cache / "java"
     wrapper = home / "bin" / "java"
     wrapper.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    wrapper.write_text(_WRAPPER.format(java=shlex.quote(str(JAVA))))
+    wrapper.write_bytes(os.fsencode(_WRAPPER.format(java=shlex.quote(str(JAVA)))))
     wrapper.chmod(0o700)
     return home

@@ -12,12 +12,19 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from wallaroo.engine.directory.plain_names import is_plain
+from wallaroo.engine.directory.run_folder import temporary_folder, users_folder
+
 _PARTS = ("bin", "jars")
 
 
 def cache_folder() -> Path:
-    """Return where things are kept that can be made again at any time."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wallaroo"
+    """Return where things are kept that can be made again at any time.
+
+    The JVM that uses them checks their paths against those of the run before, so a link for the run would not do.
+    """
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wallaroo"
+    return folder if is_plain(folder) else users_folder(temporary_folder()) / ".cache"
 
 
 def spark_home(installed: Path, cache: Path | None = None) -> Path:
