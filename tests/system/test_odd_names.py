@@ -5,7 +5,10 @@ The application has two states in a row, so each worker connects to the sockets 
 
 import os
 import shutil
+import sys
+import sysconfig
 import tempfile
+import venv
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -36,6 +39,20 @@ def of_length(folder, size):
     while len(str(folder)) + 256 < size - 1:
         folder /= "l" * 255
     return folder / ("m" * (size - len(f"{folder}/")))
+
+
+def installation(folder):
+    """Make a virtual environment in which all that is installed here is installed as well; return its Python."""
+    venv.create(folder, symlinks=True)
+    packages = folder / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
+    packages.rmdir()
+    packages.symlink_to(sysconfig.get_path("purelib"))
+    return folder / "bin" / Path(sys.executable).name
+
+
+def machida_of(python):
+    """Return how to start machida with another Python."""
+    return [python, "-c", "from wallaroo.cli.machida import main; main()"]
 
 
 class Answers:
@@ -73,12 +90,12 @@ def test_state_goes_on_whatever_the_folders_are_called(machida, receiver, place)
     cache.mkdir(parents=True)
     shutil.copy(APPS / "editions.py", code)
 
-    def start(home, temporary, *options):
+    def start(home, temporary, *options, command=()):
         temporary.mkdir(exist_ok=True)
         arguments = ["--application-module", "editions", "--edition", "1", "--in", "127.0.0.1:0,127.0.0.1:0"]
         arguments += ["--out", sink.address, "--resilience-dir", home, *options]
         variables = {"TMPDIR": str(temporary), "XDG_CACHE_HOME": str(cache), "LC_ALL": "C"}
-        return machida(*arguments, folder=code, variables=variables).wait_until_ready()
+        return machida(*arguments, folder=code, variables=variables, command=command).wait_until_ready()
 
     def exchange(run, *words):
         send(run.address("words"), words)
@@ -90,7 +107,11 @@ def test_state_goes_on_whatever_the_folders_are_called(machida, receiver, place)
     def stream(home):
         return (home / "ledger").read_text().splitlines()[0]
 
-    homes = [place / "homes" / ASCII, place / "homes" / UNICODE, of_length(place / "long", 3584)]
+    homes = [
+        place / "homes" / ASCII,
+        place / "homes" / UNICODE,
+        of_length(place / "long", os.pathconf("/", "PC_PATH_MAX") - 512),
+    ]
     temporary = [longest_for_sockets(place), place / UNICODE, longest_for_sockets(place, more=1)]
 
     # Sockets fit into the temporary folder, just so. What Spark need not keep is in the directory.
@@ -102,7 +123,7 @@ def test_state_goes_on_whatever_the_folders_are_called(machida, receiver, place)
 
     # A directory that has moved goes on. What Spark need not keep is elsewhere: it would not know these characters.
     homes[0].rename(homes[1])
-    run = start(homes[1], temporary[1])
+    run = start(homes[1], temporary[1], command=machida_of(installation(place / "venv" / UNICODE.replace(":", ""))))
     assert "going on where it stopped" in run.output
     assert not (homes[1] / "scratch").exists()
     exchange(run, "plum", "kiwi", "fig")
@@ -117,8 +138,8 @@ def test_state_goes_on_whatever_the_folders_are_called(machida, receiver, place)
     assert stream(homes[2]) != first
 
     # Nothing is anywhere else: not under a name that was quoted, cut short or taken for several.
-    assert names(place) == {"code", "cache", "homes", "long", *(folder.name for folder in temporary)}
+    assert names(place) == {"code", "cache", "homes", "long", "venv", *(folder.name for folder in temporary)}
     assert names(code.parent) == names(cache.parent) == {UNICODE}
-    assert names(code) == {"editions.py", "__pycache__"}
+    assert names(code) - {"__pycache__"} == {"editions.py"}
     assert not any([*homes[0].parent.iterdir(), *cache.iterdir(), *temporary[1].iterdir(), *temporary[2].iterdir()])
     assert names(homes[2].parent) == {homes[2].name}
