@@ -1,14 +1,18 @@
-"""For all tests: a JVM without its second compiler, a Ctrl-C that works, and files of other users."""
+"""For all tests: a JVM without its second compiler, a Ctrl-C that works, no deadlines, and files of other users."""
 
 import os
 import signal
 
 import pytest
+from hypothesis import settings
 
 # A JVM that lives for seconds does not optimise what it will not run again; it halves the work.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 # Whoever runs the tests in the background of a script has it ignored, and all their processes would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# How long an example takes says nothing on a busy machine.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 @pytest.fixture

@@ -25,8 +25,10 @@ from wallaroo.engine.directory.going_on import found_in, start_fresh
 from wallaroo.engine.directory.home import Home, default_home
 from wallaroo.engine.directory.layouts import new_layout
 from wallaroo.engine.directory.mending import mend
+from wallaroo.engine.directory.plain_names import refuse_if_not_plain
 from wallaroo.engine.directory.progress import read_progress
-from wallaroo.engine.directory.run_folder import run_folder
+from wallaroo.engine.directory.recorded_paths import renew_recorded_paths
+from wallaroo.engine.directory.run_folder import run_folder, temporary_folder
 from wallaroo.engine.plan import Layout, Plan
 from wallaroo.engine.spark.failures import cannot_go_on, cause, told_plainly
 from wallaroo.engine.spark.java import java_home
@@ -106,6 +108,8 @@ class Run:
         """Start, say so, and go on until asked to stop; raises a WallarooError if the application cannot go on."""
         with self._cleanup:
             check_before_start(self.application.pipelines, self.options.spark)
+            if not self.options.spark.local:
+                refuse_if_not_plain(self.home.path)
             self.home.open()
             self._cleanup.callback(self.home.close)
             self._warn_of_strangers(self.home.path)
@@ -131,9 +135,11 @@ class Run:
         mend(self.home, map(Path, self._logs().values()) if self.options.skip_damaged else (), self._warn)
         name = self.application.name
         found = found_in(self.home, self.application, self._logs(), self._say)
-        java = java_home(self.home.path, self._warn)
         self._folder = self._cleanup.enter_context(run_folder())
         self._warn_of_strangers(self._folder)
+        self.home.link_from(self._folder)
+        renew_recorded_paths(self.home.checkpoint, self.home.for_spark / "checkpoint")
+        java = java_home(self.home.for_spark, self._warn)
         self._start_ingress()
         self._say(f"  state in    {self.home.path}" + (" (going on where it stopped)" if found else ""))
         session = self._cleanup.enter_context(
@@ -231,9 +237,9 @@ class Run:
         from wallaroo.engine.query import prepare_workers, start_query  # noqa: PLC0415 - imports Spark
         from wallaroo.engine.source import SourceSettings  # noqa: PLC0415
 
-        ref = PlanRef.write(plan, self.home.path / "plan.pickle")
+        ref = PlanRef.write(plan, self.home.for_spark / "plan.pickle")
         prepare_workers(session, ref, plan.layout.partitions)
-        settings = self.home.path / "source.json"
+        settings = self.home.for_spark / "source.json"
         SourceSettings(
             logs=plan.logs,
             control_path=self._control_path,
@@ -246,8 +252,9 @@ class Run:
             batch_bytes=self.options.batch_bytes if plan.spool else self.options.batch_bytes // 4,
         ).write(settings)
         levels = len(plan.layout.levels)
+        checkpoint = self.home.for_spark / self.home.checkpoint.name
         self._batch_left_over = read_progress(self.home.checkpoint).batch_under_way
-        self._launch = partial(start_query, session, ref, levels, settings, self._egress, self.home.checkpoint)
+        self._launch = partial(start_query, session, ref, levels, settings, self._egress, checkpoint)
         self._query = self._launch()
         self._cleanup.callback(_quietly, self._stop_query)
         # Comes before that: a sink that waits for its receiver would keep the query from stopping.
@@ -259,7 +266,7 @@ class Run:
     def _folders_written(self) -> list[Path]:
         """Return the folders, besides the home, on whose disks Spark depends."""
         chosen = self.options.spark.conf.get("spark.local.dir", "")
-        return [Path(tempfile.gettempdir()), *(Path(folder) for folder in chosen.split(",") if folder)]
+        return [Path(folder) for folder in (tempfile.gettempdir(), temporary_folder(), *chosen.split(",")) if folder]
 
     def _keeps_going(self) -> bool:
         """Tell whether the query runs; start it again where it has ended with a failure that passes."""

@@ -42,5 +42,5 @@ def start_query(  # noqa: PLR0913, PLR0917 - the parts of a query
         frame = frame.groupBy("grp").transformWithState(
             LevelProcessor(ref, level), outputStructType=COLUMNS, outputMode="Append", timeMode="None"
         )
-    writer = frame.writeStream.foreachBatch(egress).option("checkpointLocation", checkpoint.as_uri())
+    writer = frame.writeStream.foreachBatch(egress).option("checkpointLocation", str(checkpoint))
     return writer.queryName("wallaroo").start()

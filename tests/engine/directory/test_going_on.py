@@ -1,6 +1,8 @@
 """What a run finds in its directory, before Spark is started."""
 
 import json
+import shlex
+import subprocess
 
 import pytest
 
@@ -124,6 +126,28 @@ def test_a_log_that_lost_its_end_goes_on_behind_what_was_planned(home, make):
     assert [text.partition(":")[0] for text in warned if "log" in text] == [
         "The log of 'words' ended at message 15, but messages up to 20 were known"
     ]
+
+
+def test_state_that_an_earlier_version_put_beside_the_directory_is_not_left_behind_silently(tmp_path, make):
+    home = Home(tmp_path / "my state, 100%")
+    home.open()
+    application = Application("app", (make.pipeline("words"),))
+    home.record_layout("app", new_layout(application.pipelines, 2, 8))
+    beside = tmp_path / "my%20state%2C%20100%25" / "checkpoint"
+    assert found_in(home, application, ["words"], pytest.fail) is None
+    beside.mkdir(parents=True)
+    (beside / "metadata").write_text('{"id": "one"}')
+    with pytest.raises(DirectoryError, match="An earlier version") as refused:
+        found_in(home, application, ["words"], pytest.fail)
+    [advice] = [line.partition(": ")[2] for line in str(refused.value).splitlines() if "mv" in line]
+    subprocess.run(shlex.split(advice), check=True)
+    assert (home.checkpoint / "metadata").exists()
+    assert found_in(home, application, ["words"], pytest.fail) is not None
+    # A directory of such a name that is another application's is none of our business.
+    home.checkpoint.rename(beside)
+    (beside.parent / "layout.json").touch()
+    assert found_in(home, application, ["words"], pytest.fail) is None
+    home.close()
 
 
 def keep(data, state):

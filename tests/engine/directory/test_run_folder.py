@@ -1,6 +1,7 @@
 """The folder of a run: private, gone with the run, and removed by the next one if the run was killed."""
 
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from wallaroo.engine.directory.run_folder import found_users_folder, run_folder, users_folder
+from wallaroo.engine.directory.plain_names import is_plain
+from wallaroo.engine.directory.run_folder import found_users_folder, run_folder, temporary_folder, users_folder
 from wallaroo.errors import DirectoryError
 
 HOLD = """
@@ -117,11 +119,46 @@ def test_a_folder_that_others_may_look_into_is_closed(temporary):
     assert mode(users_folder(str(temporary))) == 0o700
 
 
-@pytest.mark.parametrize("name", ["a folder", "x" * 60])
+SOCKET = ".01234567-89ab-cdef-0123-456789abcdef.sock"
+"""The longest name of a socket: Spark's, and that of its workers."""
+
+
+@pytest.mark.parametrize("name", ["a folder", "x" * 60, "CAPITALS", "a,b", "%20", "grüße", "${env:HOME}", "a:b"])
 def test_sockets_have_short_paths_wherever_temporary_files_go(monkeypatch, tmp_path, name):
     chosen = tmp_path / name
     chosen.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(chosen))
     with run_folder() as folder:
-        assert len(str(folder / ".01234567-89ab-cdef-0123-456789abcdef.sock")) <= 103
-        assert " " not in str(folder)
+        assert len(str(folder / SOCKET)) <= 103
+        assert is_plain(folder)
+        # PySpark's workers look for the socket of a state in small letters.
+        assert str(folder) == str(folder).lower()
+    assert not any(chosen.iterdir())
+
+
+def test_sockets_can_be_made_in_temporary_folders_of_every_length(temporary, monkeypatch):
+    """The folder is the one that was chosen as long as sockets fit into it, and always one into which they do."""
+    taken = {}
+    for length in range(len(str(temporary)) + 2, 120):
+        chosen = temporary / ("x" * (length - len(str(temporary)) - 1))
+        chosen.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(chosen))
+        with run_folder() as folder, socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+            server.bind(str(folder / SOCKET))
+            server.listen()
+            client.connect(str(folder / SOCKET).lower())
+            taken[length] = folder.is_relative_to(chosen)
+            assert taken[length] == (len(f"{chosen}/wallaroo-{os.getuid()}/.run/12345678/{SOCKET}") <= 103)
+    assert set(taken.values()) == {True, False}
+
+
+@pytest.mark.parametrize("user", [0, 1000, 4294967294])
+def test_users_with_long_numbers_have_less_room(monkeypatch, user):
+    monkeypatch.setattr(os, "getuid", lambda: user)
+    longest = 0
+    for length in range(5, 120):
+        chosen = "/" + "x" * (length - 1)
+        monkeypatch.setattr(tempfile, "tempdir", chosen)
+        if temporary_folder() == chosen:
+            longest = length
+    assert len(f"{'x' * longest}/wallaroo-{user}/.run/12345678/{SOCKET}") == 103

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from wallaroo.engine.directory.plain_names import is_plain
 from wallaroo.engine.spark.spark_home import spark_home, usable_cache
 
 INSTALLED = Path(pyspark.__file__).parent
@@ -107,3 +108,16 @@ def test_a_process_that_spark_starts_finds_pyspark_where_it_is_installed(home_in
     command = [sys.executable, "-c", "import pyspark; print(pyspark.__file__)"]
     found = subprocess.run(command, env={"PYTHONPATH": str(path)}, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == pyspark.__file__
+
+
+@pytest.mark.parametrize("name", ["my cache", "a:b", "a,b", "%20", "${env:HOME}", 'quo"te', "grüße", "-x", "relative"])
+def test_a_cache_folder_of_any_name_gives_a_plain_one_that_stays_the_same(monkeypatch, tmp_path, name):
+    chosen = name if name == "relative" else str(tmp_path / name)
+    monkeypatch.setenv("XDG_CACHE_HOME", chosen)
+    if name == "relative":
+        monkeypatch.setenv("HOME", str(tmp_path))
+    folder = usable_cache(print)
+    assert is_plain(folder)
+    assert folder == usable_cache(print)
+    # One that need not be replaced is not.
+    assert folder.is_relative_to(tmp_path) == (name in {"-x", "relative"})

@@ -10,7 +10,7 @@ from wallaroo.connectors.base import Notice
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.directory.layouts import Fit, layout_to_go_on_with
 from wallaroo.engine.directory.progress import read_progress, refuse_missing_sources, unprocessed
-from wallaroo.errors import WallarooError
+from wallaroo.errors import DirectoryError, WallarooError
 from wallaroo.topology.model import Application
 
 
@@ -20,12 +20,29 @@ def found_in(home: Home, application: Application, sources: Collection[str], say
     `sources` are the names of all sources that the application now has.
     """
     fit = layout_to_go_on_with(home, application.name, application.pipelines)
+    if fit is None and home.recorded_layout() is not None:
+        _refuse_state_elsewhere(home)
     progress = read_progress(home.checkpoint)
     refuse_missing_sources(progress, sources)
     for source in sorted(progress.done.keys() - set(sources)):
         if waiting := _counted(home).get(home.log_of(source)):
             say(f"  waiting     {waiting:,} messages for {source!r}, a pipeline that is no longer there; they are kept")
     return fit
+
+
+def _refuse_state_elsewhere(home: Home) -> None:
+    """Refuse to begin anew where an earlier version has left the state in a folder beside the directory.
+
+    It told Spark `my%20state` for `my state`, and Spark took that for the name.
+    """
+    beside = Path(home.checkpoint.as_uri().removeprefix("file://"))
+    misplaced = beside != home.checkpoint and beside.exists() and not beside.with_name("layout.json").exists()
+    if misplaced:
+        raise DirectoryError(
+            f"An earlier version of Wallaroo has put the state that belongs to {home.path} into {beside.parent}.\n"
+            f"To go on with it: mv {shlex.quote(str(beside))} {shlex.quote(str(home.checkpoint))}\n"
+            "To start without it: --reset, which keeps what is there in a folder of its own."
+        )
 
 
 def start_fresh(home: Home, say: Notice) -> None:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from wallaroo.engine.directory.ownership import claim, refuse_strangers
+from wallaroo.engine.directory.plain_names import plain_path, refuse_unusable
 from wallaroo.engine.directory.run_folder import found_users_folder, users_folder
 from wallaroo.engine.directory.set_aside import LOCK, finish_setting_aside, set_aside
 from wallaroo.engine.plan import Layout
@@ -44,6 +45,8 @@ class Home:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(os.path.abspath(path))  # noqa: PTH100 - resolves no links, so users see what they gave
+        self.for_spark = self.path
+        """The same directory under the path that Spark is told."""
         self.checkpoint = self.path / "checkpoint"
         self.logs = self.path / "log"
         self.ledger = self.path / "ledger"
@@ -57,6 +60,7 @@ class Home:
 
     def open(self) -> None:
         """Create the directory where needed, and keep other runs out of it."""
+        refuse_unusable(self.path)
         with _usable(self.path):
             claim(self.path)
             lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -79,6 +83,10 @@ class Home:
         with _usable(self.path):
             finish_setting_aside(self.path)
             self.spark_log.parent.mkdir(mode=0o700, exist_ok=True)
+
+    def link_from(self, folder: Path) -> None:
+        """Have Spark reach the directory under a path that it takes as it is, if need be through a link in `folder`."""
+        self.for_spark = plain_path(self.path, folder / "home")
 
     def look(self) -> None:
         """Check that the directory is there, and one's own, for those who only look into it; nothing is changed."""

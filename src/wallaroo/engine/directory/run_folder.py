@@ -2,14 +2,13 @@
 
 It lies in the system's temporary folder, because the path of a socket must be short and that of an application's
 directory may be long. A run that is killed leaves its folder behind; the next run of any application of the same user
-removes it.
+removes it. Spark is told paths in here, so they are plain.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -18,11 +17,16 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
+from wallaroo.engine.directory.plain_names import is_plain
 from wallaroo.errors import DirectoryError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _RUNS = ".run"  # Never the name of an application's directory.
 _NAMES_LOOKED_AT = 100
+_LONGEST_SOCKET_PATH = 103
+"""In bytes, where it is shortest: on macOS. Linux has 107."""
+_LONGEST_NAMES = ("0" * 8, ".01234567-89ab-cdef-0123-456789abcdef.sock")
+"""Of a run's folder, and of a socket in it: Spark and its workers make up such names, ours are shorter."""
 
 
 def users_folder(temporary: str) -> Path:
@@ -54,7 +58,7 @@ def found_users_folder(temporary: str) -> Path:
 @contextmanager
 def run_folder() -> Iterator[Path]:
     """Make a folder for the time of a `with` block, and remove those of runs that were killed."""
-    runs = _private(users_folder(_short_temporary_folder()) / _RUNS)
+    runs = _private(users_folder(temporary_folder()) / _RUNS)
     with _locked(runs):
         for left in runs.iterdir():
             _remove_if_left(left)
@@ -69,10 +73,15 @@ def run_folder() -> Iterator[Path]:
         os.close(lock)
 
 
-def _short_temporary_folder() -> str:
-    """Return the temporary folder, or the usual one where its path is too long for sockets in folders below it."""
+def temporary_folder() -> str:
+    """Return the temporary folder, or the usual one where sockets cannot be in folders below it.
+
+    Their paths have to be short, and without capitals: Spark's workers look for the sockets of states in small letters.
+    """
     chosen = tempfile.gettempdir()
-    return chosen if re.fullmatch(r"[\w./+-]{1,30}", chosen) else "/tmp"  # noqa: S108 - made private below
+    longest = Path(found_users_folder(chosen), _RUNS, *_LONGEST_NAMES)
+    fits = is_plain(chosen) and chosen == chosen.lower() and len(str(longest)) <= _LONGEST_SOCKET_PATH
+    return chosen if fits else "/tmp"  # noqa: S108 - made private below
 
 
 def _private(folder: Path) -> Path:

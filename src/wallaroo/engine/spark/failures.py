@@ -49,6 +49,7 @@ def cause(text: str) -> str:
 
 def cannot_go_on(reason: str, home: Home) -> WallarooError:
     """Return the error that ends a run."""
+    reason = reason.replace(str(home.for_spark), str(home.path))
     return WallarooError(
         f"The application cannot go on: {reason.rstrip('.')}.\n"
         "What was accepted is kept: once the cause is gone, the same command goes on from there.\n"
@@ -69,7 +70,7 @@ def told_plainly(home: Home) -> Iterator[None]:
     except (Py4JError, ConnectionError) as error:
         raise cannot_go_on(last_words(home), home) from error
     except OSError as error:
-        if not str(error.filename).startswith(str(home.path)):
+        if not str(error.filename).startswith((str(home.path), str(home.for_spark))):
             raise
         raise DirectoryError(
             f"The directory {home.path} cannot be used: {error.filename}: {error.strerror}. Mend that, or choose "

@@ -93,5 +93,5 @@ def _bundled(cache: Path, refused: Iterable[str] = ()) -> Path:
     home = cache / "java"
     wrapper = home / "bin" / "java"
     wrapper.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_atomically(wrapper, _WRAPPER.format(java=shlex.quote(str(JAVA))), mode=0o700)
+    write_atomically(wrapper, os.fsencode(_WRAPPER.format(java=shlex.quote(str(JAVA)))), mode=0o700)
     return home

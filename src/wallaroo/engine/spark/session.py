@@ -22,8 +22,10 @@ from urllib.parse import urlsplit
 
 from wallaroo.connectors.base import Notice
 from wallaroo.engine.directory.home import Home
+from wallaroo.engine.directory.plain_names import plain_path
 from wallaroo.engine.spark.callbacks import guard_callbacks
 from wallaroo.engine.spark.class_archive import ClassArchive
+from wallaroo.engine.spark.environment import environment, names_understood
 from wallaroo.engine.spark.failures import cause, last_words
 from wallaroo.engine.spark.local_files import quicken_local_files
 from wallaroo.engine.spark.plain_words import known_words, without_java
@@ -136,23 +138,23 @@ def spark_session(  # noqa: PLR0913, PLR0917 - the parts of a session
     """
     import pyspark  # noqa: PLC0415 - heavy: only a run needs it
 
-    os.environ["JAVA_HOME"] = java
     installed = Path(pyspark.__file__).parent
     cache = usable_cache(notice)
     # Who has set SPARK_HOME has a Spark of their own; the machines of a cluster have theirs.
-    home_there = spark_home(installed, cache, notice) if options.local else installed
-    spark = os.environ.setdefault("SPARK_HOME", str(home_there))
-    archive = ClassArchive(java, spark, pyspark.__version__, cache)
+    chosen = os.environ.get("SPARK_HOME")
+    spark = Path(chosen or (spark_home(installed, cache, notice) if options.local else installed))
+    archive = ClassArchive(java, str(spark), pyspark.__version__, cache)
     java_options = f"-Djava.io.tmpdir={temporary} {archive.java_options()}"
     if options.local:
         # Python does the work, and the JVM's best compiler would take a core from it for minutes: without it a start
         # takes two thirds of the time, and the first minute is as fast as the tenth.
         # The JVM would then also reserve little room for compiled code, and do much of it again when that is full.
         java_options = f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m {java_options}"
-    settings = _all_settings(name, home, options, java_options)
+    settings = _all_settings(name, home, options, java_options, temporary)
     if options.local:
         settings.setdefault("spark.python.unix.domain.socket.dir", str(temporary))
-    session = _start(settings, home)
+    with environment(JAVA_HOME=java, SPARK_HOME=str(plain_path(spark, temporary / "spark")), **names_understood()):
+        session = _start(settings, home)
     try:
         if options.local:
             quicken_local_files(session)
@@ -216,12 +218,13 @@ def _stop(session: SparkSession) -> None:
         process.kill()
 
 
-def _all_settings(name: str, home: Home, options: SparkOptions, java_options: str) -> dict[str, str]:
+def _all_settings(name: str, home: Home, options: SparkOptions, java_options: str, temporary: Path) -> dict[str, str]:
     """Return every setting: ours, those of this run, and, above all, the user's."""
-    log4j = home.spark_log.parent / "log4j2.properties"
-    write_atomically(log4j, _LOG4J.format(path=home.spark_log, level=options.log_level))
-    scratch = home.path / "scratch"
-    shutil.rmtree(scratch, ignore_errors=True)  # A run that was killed had no time to tidy up.
+    log4j = temporary / "log4j2.properties"
+    log = home.for_spark / home.spark_log.relative_to(home.path)
+    write_atomically(log4j, _LOG4J.format(path=log, level=options.log_level))
+    shutil.rmtree(home.path / "scratch", ignore_errors=True)  # A run that was killed had no time to tidy up.
+    scratch = _scratch(home, temporary)
     settings = _SETTINGS | {
         "spark.app.name": name,
         "spark.master": options.patient_master,
@@ -244,6 +247,15 @@ def _all_settings(name: str, home: Home, options: SparkOptions, java_options: st
     if extra := options.conf.get("spark.driver.extraJavaOptions"):
         settings["spark.driver.extraJavaOptions"] += f" {extra}"
     return settings | {key: value for key, value in options.conf.items() if key not in _MERGED}
+
+
+def _scratch(home: Home, temporary: Path) -> Path:
+    """Return the folder for what Spark need not keep: in the application's directory, whose disk has room for it.
+
+    Spark finds out where links in its path lead to, and with some names it cannot work.
+    """
+    fits = re.fullmatch(r"[ -+\--~]{1,1024}", os.path.realpath(home.path))
+    return (home.for_spark if fits else temporary) / "scratch"
 
 
 def _is_loopback(master: str) -> bool:

@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from wallaroo.connectors.base import Notice
+from wallaroo.engine.directory.plain_names import is_plain
+from wallaroo.engine.directory.run_folder import temporary_folder, users_folder
 from wallaroo.trust import stranger
 
 _PARTS = ("bin", "jars")
@@ -24,7 +26,7 @@ def usable_cache(notice: Notice, folder: Path | None = None) -> Path | None:
     What is in it is run, so it has to be this user's alone, as has every folder on the way to it.
     """
     try:
-        cache = folder or _users_caches() / "wallaroo"
+        cache = _plain(folder or _users_caches() / "wallaroo")
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         why = stranger(cache)
     except (OSError, RuntimeError):
@@ -36,6 +38,14 @@ def usable_cache(notice: Notice, folder: Path | None = None) -> Path | None:
         "longer without it: set XDG_CACHE_HOME to a folder that only you can write to."
     )
     return None
+
+
+def _plain(cache: Path) -> Path:
+    """Return a folder in place of one whose name the JVM would not take as it is.
+
+    The JVM checks the paths in there against those of the run before, so a link for the run would not do.
+    """
+    return cache if is_plain(cache) else users_folder(temporary_folder()) / ".cache"
 
 
 def _users_caches() -> Path:
