@@ -19,6 +19,7 @@ LOST = [
     "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",
     "ExecutorLostFailure (executor 0 exited caused by one of the running tasks)",
     "wallaroo.errors.WallarooError: The process that accepts connections does not answer on /tmp/x (gone).",
+    "[STREAM_FAILED] Query terminated (no cause message)\nThe process that plans batches has ended unexpectedly",
 ]
 FINAL = [
     "wallaroo.ingress.log_format.LogCorruptError: The log file 0.data is damaged",

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections import defaultdict
 from pathlib import Path
 
@@ -23,6 +24,12 @@ import psutil
 
 PATIENCE = 180
 """How long anything may take on a machine that is busy with other things."""
+
+LEFT_SECONDS = 10
+"""How long after a run's end anything of it may be there, on such a machine; on an idle one it is hardly noticed."""
+
+MARK = "WALLAROO_TEST_RUN"
+"""The variable by whose value all processes of a run are known, also those whose parents are gone."""
 
 READY = "Application has successfully initialized."
 HERE = Path(__file__).parent
@@ -48,9 +55,11 @@ def environment(*folders, **more):
 class Process:
     """A process whose output is read as it comes, both streams as one."""
 
-    def __init__(self, command, **options):
+    def __init__(self, command, env=None, **options):
+        self._mark = str(uuid.uuid4())
         self._process = subprocess.Popen(
             [str(part) for part in command],
+            env={**(env or os.environ), MARK: self._mark},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -118,11 +127,15 @@ class Process:
         self.exit_code()
 
     def nothing_left(self):
-        """Check that the processes this one had started end with it."""
-        deadline = time.monotonic() + PATIENCE
-        while alive := [process for process in self._family.values() if _runs(process)]:
-            assert time.monotonic() < deadline, f"still running: {alive}"
+        """Check that the processes this one had started, and those that they had, end with it."""
+        deadline = time.monotonic() + LEFT_SECONDS
+        while alive := self.everything():
+            assert time.monotonic() < deadline, f"still running: {[process.cmdline() for process in alive]}"
             time.sleep(0.01)
+
+    def everything(self):
+        """Return all processes that run because this one did, itself among them."""
+        return [process for process in psutil.process_iter() if _runs(process) and _mark_of(process) == self._mark]
 
     def _note_family(self):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -132,7 +145,7 @@ class Process:
         """End whatever still runs."""
         if self._process.poll() is None:
             self.kill()
-        for process in self._family.values():
+        for process in [*self._family.values(), *self.everything()]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._process.stdout.close()
@@ -144,6 +157,13 @@ def _runs(process):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def _mark_of(process):
+    try:
+        return process.environ().get(MARK)
+    except (psutil.Error, OSError):
+        return None
 
 
 def family(run):

@@ -29,7 +29,7 @@ _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|File too lar
 _LOST = re.compile(
     r"Python worker exited unexpectedly|Python worker failed to connect back|ExecutorLostFailure"
     r"|Executor heartbeat timed out|FetchFailed|The process that accepts connections does not answer"
-    r"|outputs of a batch cannot be read"
+    r"|outputs of a batch cannot be read|The process that plans batches has ended unexpectedly"
 )
 
 

@@ -30,7 +30,7 @@ from wallaroo.engine.directory.progress import read_progress
 from wallaroo.engine.directory.recorded_paths import renew_recorded_paths
 from wallaroo.engine.directory.run_folder import run_folder, temporary_folder
 from wallaroo.engine.plan import Layout, Plan
-from wallaroo.engine.spark.failures import cannot_go_on, cause, told_plainly
+from wallaroo.engine.spark.failures import account, cannot_go_on, cause, told_plainly
 from wallaroo.engine.spark.java import java_home
 from wallaroo.engine.spark.preflight import check_before_start
 from wallaroo.engine.spark.session import SparkOptions, spark_session
@@ -207,7 +207,7 @@ class Run:
         endpoints = [*map(self._endpoint, self.application.pipelines), self._replays()]
         endpoints = [replace(endpoint, known=known.get(endpoint.name, 0)) for endpoint in endpoints]
         config = IngressConfig(endpoints, f"{self._folder}/ingress", self._token, limits=self.options.limits)
-        ingress = IngressProcess(config, self._warn)
+        ingress = IngressProcess(config, self._warn, self.home.lock)
         addresses = ingress.start()
         self._cleanup.callback(ingress.stop)
         self._control_path = config.control_path
@@ -279,7 +279,7 @@ class Run:
         failure: Exception | None = self._query.exception()
         if failure is None or isinstance(self._egress.failure, StoppedError):
             return False
-        while self._comeback.wait(str(failure), self._egress.batches):
+        while self._comeback.wait(account(failure), self._egress.batches):
             try:
                 self._query = self._launch()
             except Exception as error:  # noqa: BLE001 - Spark's own, of many classes; it is looked at above
@@ -325,8 +325,8 @@ class Run:
         error = self._query.exception()
         if error is None:
             return
-        reason = cause(str(error))
-        if not self._comeback.passes(str(error)):
+        reason = cause(account(error))
+        if not self._comeback.passes(account(error)):
             raise cannot_go_on(reason, self.home)
         self._warn(f"The batch under way is left to the next run: {reason}")
 

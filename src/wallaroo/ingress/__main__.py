@@ -20,6 +20,7 @@ from wallaroo.ingress.config import load_config
 from wallaroo.ingress.control import ControlChannel
 from wallaroo.ingress.open_files import allow_many_files, connections_within
 from wallaroo.ingress.server import IngressServer
+from wallaroo.warden import end_with_parent
 
 if TYPE_CHECKING:
     from wallaroo.ingress.config import IngressConfig
@@ -84,6 +85,8 @@ async def _serve(config: IngressConfig, output: _Output) -> None:
 
 def main() -> int:
     """Serve until the parent says stop or dies; return the exit status, which tells the parent the kind of error."""
+    # The end of standard input says the same, but not to a decoder that never returns.
+    end_with_parent()
     # A Ctrl-C is meant for the parent, which will say what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     output = _Output()

@@ -30,8 +30,12 @@ _STEADY_SECONDS = 10.0
 class IngressProcess:
     """The process that accepts connections. It is started anew whenever it dies, until `stop` is called."""
 
-    def __init__(self, config: IngressConfig, on_notice: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, config: IngressConfig, on_notice: Callable[[str], None] | None = None, lock: int | None = None
+    ) -> None:
+        """Prepare a process; `lock`, a file descriptor, stays open as long as it runs."""
         self._config = config
+        self._lock = lock
         self._on_notice = on_notice or _ignore
         self._child: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
@@ -89,6 +93,7 @@ class IngressProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": _python_path()},
+                pass_fds=[] if self._lock is None else [self._lock],
                 start_new_session=True,
             )
         assert child.stdin is not None

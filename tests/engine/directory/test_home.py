@@ -10,6 +10,7 @@ import tempfile
 import threading
 from pathlib import Path
 
+import psutil
 import pytest
 
 from wallaroo.engine.directory.home import Home, default_home
@@ -114,6 +115,20 @@ def test_what_a_killed_run_leaves_running_is_waited_for(tmp_path, holder):
         # The child holds the lock until its input ends, which is only now.
         first.stdin.close()
         assert opener.communicate(timeout=60)[0] == "open\n"
+
+
+def test_what_a_killed_run_has_left_for_good_is_named(tmp_path, holder, monkeypatch):
+    monkeypatch.setattr("wallaroo.engine.directory.home._PATIENCE_SECONDS", 0.2)
+    first = holder(WITH_A_CHILD)
+    (child,) = psutil.Process(first.pid).children()
+    first.kill()
+    first.wait()
+    with pytest.raises(DirectoryError) as caught:
+        Home(tmp_path / "home").open()
+    assert str(caught.value) == (
+        f"A run that has ended (process {first.pid}) has left something running that still uses {tmp_path / 'home'}: "
+        f"process {child.pid}. End that first, or choose another directory with --resilience-dir."
+    )
 
 
 def test_closing_twice_does_no_harm(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.spark.failures import cannot_go_on, cause, told_plainly
+from wallaroo.engine.spark.failures import account, cannot_go_on, cause, told_plainly
 from wallaroo.errors import DirectoryError, WallarooError
 
 STARTED = "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n: "
@@ -72,3 +72,30 @@ def test_what_the_jvm_said_last_is_told(tmp_path, chatter, said):
         raise ConnectionRefusedError
     assert str(refused.value).startswith(f"The application cannot go on: {said}")
     home.close()
+
+
+class FailureError(Exception):
+    """As PySpark tells of a query's failure: its cause, of Java's, is kept aside."""
+
+    def __init__(self, trace):
+        super().__init__("[STREAM_FAILED] Query terminated with exception (no cause message)")
+        self._cause = Exception()
+        self._cause._stackTrace = trace
+
+
+@pytest.mark.parametrize(
+    "what", ["java.io.EOFException", "java.io.IOException: Broken pipe", "java.net.SocketException"]
+)
+def test_a_planner_that_is_gone_is_told_though_spark_does_not(what):
+    trace = f"{what}\n\tat java.base\n\tat org.apache.spark.sql.execution.python.PythonStreamingSourceRunner.x"
+    assert cause(account(FailureError(trace))) == "The process that plans batches has ended unexpectedly"
+
+
+def test_what_fails_in_the_planner_or_elsewhere_is_another_thing():
+    for trace in (
+        "org.apache.spark.SparkException: x\n\tat PythonStreamingSourceRunner",
+        "java.io.EOFException\n\tat x",
+    ):
+        failure = FailureError(trace)
+        assert account(failure) == str(failure)
+    assert account(ValueError("boom")) == "boom"

@@ -22,7 +22,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from wallaroo.engine.plan import Layout
 from wallaroo.errors import DirectoryError
 from wallaroo.files import write_atomically
 
-_PATIENCE_SECONDS = 120.0
+_PATIENCE_SECONDS = 20.0
 
 _FORMAT = 2
 """Of the files in here, raised whenever an older version's cannot be read any more."""
@@ -67,15 +67,13 @@ class Home:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not _locked(lock):
             holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
-            # The JVM of a run that was killed holds the lock too, and ends in a moment.
-            if not _is_dead(holder) or time.monotonic() > deadline:
+            # What a run that was killed had started holds the lock too, and ends in a moment.
+            dead = _is_dead(holder)
+            if not dead or time.monotonic() > deadline:
                 os.close(lock)
                 number = holder.partition(" ")[0] or "unknown"
-                raise DirectoryError(
-                    f"Another run (process {number}) is using {self.path}. "
-                    "Stop it first, or choose another directory with --resilience-dir."
-                )
-            time.sleep(0.1)
+                raise DirectoryError(_left_behind(self.path, number) if dead else _in_use(self.path, number))
+            time.sleep(0.05)
         os.ftruncate(lock, 0)
         process = os.getpid()
         os.pwrite(lock, f"{process} {_beginning(process)}".strip().encode() + b"\n", 0)
@@ -175,6 +173,27 @@ def _usable(folder: Path) -> Iterator[None]:
         raise DirectoryError(
             f"The directory {folder} cannot be used: {error.strerror}. Choose another one with --resilience-dir."
         ) from error
+
+
+def _in_use(folder: Path, number: str) -> str:
+    return (
+        f"Another run (process {number}) is using {folder}. "
+        "Stop it first, or choose another directory with --resilience-dir."
+    )
+
+
+def _left_behind(folder: Path, number: str) -> str:
+    """Say who has the lock of a run that is gone, where the system tells."""
+    holders = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # Others' processes, and those that have just ended.
+            if any(file.samefile(folder / LOCK) for file in (process / "fd").iterdir() if file.exists()):
+                holders.append(process.name)
+    who = f"process {' and '.join(holders)}" if holders else "a process"
+    return (
+        f"A run that has ended (process {number}) has left something running that still uses {folder}: {who}. "
+        "End that first, or choose another directory with --resilience-dir."
+    )
 
 
 def _locked(lock: int) -> bool:

@@ -15,7 +15,10 @@ from wallaroo.errors import DirectoryError, WallarooError
 OUR_OWN = re.compile(r"wallaroo(?:\.\w+)*\.\w*Error: (.+)")
 """What our own code found in a worker or in the driver."""
 
+_PLANNER_GONE = "The process that plans batches has ended unexpectedly"
+
 _TELLING = (
+    re.compile(f"({_PLANNER_GONE})"),
     # What Spark says of a worker that died.
     re.compile(r"(Python worker exited unexpectedly \(crashed\))"),
     re.compile(r"(Python worker failed to connect back|Executor heartbeat timed out|ExecutorLostFailure .+)"),
@@ -45,6 +48,14 @@ def cause(text: str) -> str:
         if found := pattern.findall(text):
             return without_java(str(found[-1]).strip())
     return text.strip().partition("\n")[0] or "unknown"
+
+
+def account(error: Exception) -> str:
+    """Return what Spark says of a failure, and what it does not say: that the process it plans with was gone."""
+    trace = str(getattr(getattr(error, "_cause", None), "_stackTrace", ""))
+    if re.match(r"java\.(?:io|net|nio)\.\S*Exception", trace) and "PythonStreamingSourceRunner" in trace:
+        return f"{error}\n{_PLANNER_GONE}"
+    return str(error)
 
 
 def cannot_go_on(reason: str, home: Home) -> WallarooError:

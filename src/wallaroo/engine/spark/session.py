@@ -7,12 +7,11 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from logging.handlers import RotatingFileHandler
@@ -23,7 +22,6 @@ from urllib.parse import urlsplit
 from wallaroo.connectors.base import Notice
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.directory.plain_names import plain_path
-from wallaroo.engine.spark.callbacks import guard_callbacks
 from wallaroo.engine.spark.class_archive import ClassArchive
 from wallaroo.engine.spark.environment import environment, names_understood
 from wallaroo.engine.spark.failures import cause, last_words
@@ -35,6 +33,8 @@ from wallaroo.files import write_atomically
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from wallaroo.engine.spark.bridge import Jvm
 
 DRIVER_MEMORY = "1g"
 _ATTEMPTS = 4
@@ -153,36 +153,49 @@ def spark_session(  # noqa: PLR0913, PLR0917 - the parts of a session
     settings = _all_settings(name, home, options, java_options, temporary)
     if options.local:
         settings.setdefault("spark.python.unix.domain.socket.dir", str(temporary))
-    with environment(JAVA_HOME=java, SPARK_HOME=str(plain_path(spark, temporary / "spark")), **names_understood()):
-        session = _start(settings, home)
-    try:
-        if options.local:
-            quicken_local_files(session)
-        yield session
-    finally:
-        _stop(session)
-        archive.keep()
+    with ExitStack() as running:
+        with environment(JAVA_HOME=java, SPARK_HOME=str(plain_path(spark, temporary / "spark")), **names_understood()):
+            jvm = running.enter_context(_jvm(settings, home, temporary, guarded=options.local))
+            session = _session(settings, home, jvm)
+        with _stopped_in_order(session, jvm, archive):
+            if options.local:
+                quicken_local_files(session)
+            yield session
 
 
-def _start(settings: dict[str, str], home: Home) -> SparkSession:
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
-    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
-    from pyspark.sql import SparkSession  # noqa: PLC0415
+@contextmanager
+def _jvm(settings: dict[str, str], home: Home, temporary: Path, *, guarded: bool) -> Iterator[Jvm]:
+    """Have Spark's JVM for the time of a `with` block."""
+    from wallaroo.engine.spark.bridge import Jvm  # noqa: PLC0415 - heavy: only a run needs it
 
     # The JVM takes seconds to come up; what the driver needs later is imported meanwhile.
     threading.Thread(target=_import_all, args=["pandas", "wallaroo.engine.query"], daemon=True).start()
     _log_bridge_to_file(home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONHASHSEED"] = "0"  # Keys of users' own classes must hash alike in every worker.
-    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    assert home.lock is not None
     chatter = _chatter_file(home)
+    try:
+        jvm = Jvm(settings, temporary, chatter, home.lock, guarded=guarded)
+    finally:
+        os.close(chatter)
+    try:
+        yield jvm
+    finally:
+        jvm.kill()
+
+
+def _session(settings: dict[str, str], home: Home, jvm: Jvm) -> SparkSession:
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    from wallaroo.engine.spark.bridge import Bridge  # noqa: PLC0415
+
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     interrupt = signal.getsignal(signal.SIGINT)
     try:
-        gateway = launch_gateway(  # type: ignore[no-untyped-call]
-            conf, popen_kwargs={"stdout": chatter, "stderr": chatter, "pass_fds": [home.lock]}
-        )
-        guard_callbacks(gateway)
-        context = SparkContext(conf=conf, gateway=gateway)
+        jvm.wait_until_up()
+        context = SparkContext(conf=conf, gateway=Bridge(jvm))
         # It would print a traceback when the JVM goes away; that is noticed, and told, elsewhere.
         context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign] # noqa: SLF001
     except Exception as error:
@@ -191,7 +204,6 @@ def _start(settings: dict[str, str], home: Home) -> SparkSession:
             f"All that it said is in {home.spark_log.parent}."
         ) from error
     finally:
-        os.close(chatter)
         # Spark would cancel the batch under way at a Ctrl-C, which is to finish it.
         signal.signal(signal.SIGINT, interrupt)
     return SparkSession(context)
@@ -202,20 +214,21 @@ def _import_all(*modules: str) -> None:
         import_module(module)
 
 
-def _stop(session: SparkSession) -> None:
-    """Stop Spark and wait for its JVM to be gone."""
-    gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - the only way to its process
-    process = gateway.proc
-    # What fails here fails because the JVM is gone already.
-    with suppress(Exception), warnings.catch_warnings(action="ignore"):
-        session.stop()
-    with suppress(Exception):
-        gateway.shutdown()
-    process.stdin.close()
+@contextmanager
+def _stopped_in_order(session: SparkSession, jvm: Jvm, archive: ClassArchive) -> Iterator[None]:
+    """Stop Spark after a `with` block, unless that was interrupted: then everything just ends."""
     try:
-        process.wait(timeout=30)
-    except subprocess.TimeoutExpired:
-        process.kill()
+        yield
+    finally:
+        if not isinstance(sys.exc_info()[1], KeyboardInterrupt):
+            bridge: Any = session.sparkContext._gateway  # noqa: SLF001 - the only way to it
+            # What fails here fails because the JVM is gone already.
+            with suppress(Exception), warnings.catch_warnings(action="ignore"):
+                session.stop()
+            with suppress(Exception):
+                bridge.shutdown()
+            if jvm.stop():
+                archive.keep()
 
 
 def _all_settings(name: str, home: Home, options: SparkOptions, java_options: str, temporary: Path) -> dict[str, str]:
@@ -242,6 +255,8 @@ def _all_settings(name: str, home: Home, options: SparkOptions, java_options: st
     if options.local:
         # Spark's ports are for itself: it makes up a secret that nobody else knows.
         settings["spark.authenticate"] = "true"
+    if options.master == "yarn":
+        settings["spark.yarn.isPython"] = "true"  # It would be told so by PySpark's own way to start.
     if path := os.environ.get("PYTHONPATH"):
         settings["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))
     if extra := options.conf.get("spark.driver.extraJavaOptions"):
@@ -272,12 +287,14 @@ def _why(home: Home, error: Exception) -> str:
     """Return in words why Spark did not start: what its JVM said, or what came back from it."""
     from py4j.protocol import Py4JNetworkError  # noqa: PLC0415
 
+    from wallaroo.engine.spark.bridge import JvmExitedError  # noqa: PLC0415
+
     said = home.spark_chatter.read_text(errors="replace")
     if words := known_words(said):
         return words
     if isinstance(error, Py4JNetworkError):
         return last_words(home)
-    if "JAVA_GATEWAY_EXITED" not in str(error):
+    if not isinstance(error, JvmExitedError):
         return cause(str(error))
     # Where there is no answer, the script that had asked for the JVM's command line stumbles over that, too.
     lines = [line.strip() for line in said.splitlines() if line.strip() and "/bin/spark-class: line" not in line]

@@ -1,0 +1,152 @@
+"""Processes that do not outlive the one that started them, whenever and however that one ends.
+
+As a program (`python -I -S warden.py COMMAND ...`) it runs a command whose processes start others, which it could not
+know of: when its standard input ends, because whoever holds the other end is gone, or when the command has ended, all
+of them are killed. Until the last one is gone it stays, and keeps open whatever file descriptors it was given, so a
+lock among them is held as long as anything of the command runs.
+
+On Linux the processes are found whatever they do: those whose parents have ended become children of this one.
+Elsewhere only the command's own process group is ended, and the rest is left to notice it.
+
+It imports nothing but the standard library, and is run without the paths of any other packages: it starts in a moment.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from collections import defaultdict
+from contextlib import suppress
+
+_LINUX = sys.platform == "linux"
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_STDIN = 0
+_LOOK_SECONDS = 0.005
+_NOT_EXECUTED = 127
+
+
+def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
+    """Have this process sent a signal as soon as the thread that started it is gone; only Linux can do that.
+
+    Who is started by a process that may be gone before this is called needs something else besides: a pipe that ends.
+    """
+    if _LINUX:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number.value, 0, 0, 0)
+
+
+class _Warden:
+    """Waits for the end of a command, or for that of whoever asked for it."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._woken, wake = os.pipe()
+        for end in (self._woken, wake):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        self._unwanted = False
+        self._status: int | None = None
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._end)
+        # A Ctrl-C is meant for whoever asked for the command, and so it is for the command, which inherits this.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        end_with_parent(signal.SIGTERM)
+        if _LINUX:
+            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._child = _start(command)
+
+    def _end(self, *_: object) -> None:
+        self._unwanted = True
+
+    def watch(self) -> int | None:
+        """Return how the command has ended, or None if it is to be ended."""
+        poll = select.poll()
+        poll.register(_STDIN, 0)  # What is written there is for the command; only the end is told without asking.
+        poll.register(self._woken, select.POLLIN)
+        while not self._unwanted and self._status is None:
+            for file, _ in poll.poll():
+                if file == _STDIN:
+                    self._unwanted = True
+                else:
+                    os.read(self._woken, 4096)
+            self._reap()
+        return self._status
+
+    def _reap(self) -> bool:
+        """Take note of children that have ended, and tell whether there are any left."""
+        try:
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == self._child:
+                    self._status = ended[1]
+        except ChildProcessError:
+            return False
+        return True
+
+    def end_all(self) -> None:
+        """Kill whatever runs, until nothing does."""
+        if not _LINUX:
+            if self._status is None:
+                os.killpg(0, signal.SIGKILL)  # And with it this process.
+            return
+        while self._reap():
+            for process in _descendants(os.getpid()):
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            time.sleep(_LOOK_SECONDS)
+
+
+def _start(command: list[str]) -> int:
+    warden = os.getpid()
+    child = os.fork()
+    if child:
+        return child
+    try:
+        end_with_parent()
+        if os.getppid() == warden:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
+    except OSError as error:
+        os.write(sys.stderr.fileno(), f"{command[0]}: {error.strerror}\n".encode())
+    finally:
+        os._exit(_NOT_EXECUTED)
+
+
+def _descendants(ancestor: int) -> list[int]:
+    """Return the ids of all processes below one."""
+    children = defaultdict(list)
+    for entry in os.listdir("/proc"):  # noqa: PTH208 - without pathlib it starts faster
+        with suppress(OSError, ValueError):
+            process = int(entry)
+            with open(f"/proc/{process}/stat", "rb") as file:  # noqa: PTH123
+                # The name, in parentheses, may have spaces and parentheses in it; the parent is the second word behind.
+                parent = int(file.read().rpartition(b")")[2].split()[1])
+            children[parent].append(process)
+    found = [ancestor]
+    for process in found:
+        found += children[process]
+    return found[1:]
+
+
+def main(command: list[str]) -> None:
+    """Run a command, and end the way it did."""
+    warden = _Warden(command)
+    status = warden.watch()
+    warden.end_all()
+    if status is None:
+        sys.exit(1)
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with suppress(OSError):  # Of those that cannot be caught nothing has to be undone.
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    sys.exit(os.waitstatus_to_exitcode(status))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
