@@ -94,6 +94,11 @@ def test_a_group_that_is_one_users_alone_is_that_user():
     for user in own:
         assert not others_can_write(made_up(0o775, user.pw_uid, user.pw_gid))
         assert others_can_write(made_up(0o777, user.pw_uid, user.pw_gid))
+    # Nobody is listed in a group that all users have as their first one.
+    names = {group.gr_gid: group.gr_name for group in grp.getgrall()}
+    for user in pwd.getpwall():
+        if names.get(user.pw_gid) != user.pw_name:
+            assert others_can_write(made_up(0o770, user.pw_uid, user.pw_gid))
     assert others_can_write(made_up(0o770, own[0].pw_uid, 54321))
     assert others_can_write(made_up(0o770, 54321, own[0].pw_gid))
 

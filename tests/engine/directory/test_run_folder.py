@@ -124,8 +124,8 @@ SOCKET = ".01234567-89ab-cdef-0123-456789abcdef.sock"
 
 
 @pytest.mark.parametrize("name", ["a folder", "x" * 60, "CAPITALS", "a,b", "%20", "grüße", "${env:HOME}", "a:b"])
-def test_sockets_have_short_paths_wherever_temporary_files_go(monkeypatch, tmp_path, name):
-    chosen = tmp_path / name
+def test_sockets_have_short_paths_wherever_temporary_files_go(monkeypatch, temporary, name):
+    chosen = temporary / name
     chosen.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(chosen))
     with run_folder() as folder:
