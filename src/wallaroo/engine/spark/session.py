@@ -166,6 +166,7 @@ def _start(settings: dict[str, str], home: Home) -> SparkSession:
     _log_bridge_to_file(home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONHASHSEED"] = "0"  # Keys of users' own classes must hash alike in every worker.
+    os.environ["PYTHONSAFEPATH"] = "1"  # Spark's Python processes would look for modules in the current folder first.
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     chatter = _chatter_file(home)
     interrupt = signal.getsignal(signal.SIGINT)
@@ -183,6 +184,7 @@ def _start(settings: dict[str, str], home: Home) -> SparkSession:
             f"All that it said is in {home.spark_log.parent}."
         ) from error
     finally:
+        os.environ.pop("PYTHONSAFEPATH")
         os.close(chatter)
         # Spark would cancel the batch under way at a Ctrl-C, which is to finish it.
         signal.signal(signal.SIGINT, interrupt)
@@ -227,6 +229,7 @@ def _all_settings(name: str, home: Home, options: SparkOptions, java_options: st
             f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+ExitOnOutOfMemoryError {java_options}"
         ),
         "spark.executorEnv.PYTHONHASHSEED": "0",
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
     }
     if options.local or _is_loopback(options.master):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
