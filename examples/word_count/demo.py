@@ -157,11 +157,6 @@ def command(name):
     return str(path)
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
 def count_words(lines):
     """Count the words of a text the plain way."""
     counts = Counter()
@@ -212,15 +207,15 @@ def run(program, text, folder, display):
         sink = receiver.wait_for(r"^listening on (\S+)$", START_SECONDS)[1]
 
         display.step("starting the application")
-        source = f"127.0.0.1:{free_port()}"
         (folder / "resilience").mkdir()
         machida = start(
             "machida",
-            *("--application-module", "word_count", "--in", source, "--out", sink),
+            *("--application-module", "word_count", "--in", "127.0.0.1:0", "--out", sink),
             *("--resilience-dir", str(folder / "resilience")),
             cwd=program,
         )
         machida.wait_for(f"^{re.escape(READY)}$", START_SECONDS)
+        source = machida.wait_for(r"^ +listening +(\S+) for ", START_SECONDS)[1]
 
         display.step(f"sending {len(lines):,} lines")
         started = time.monotonic()

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-PATIENCE = 30
+PATIENCE = 120
 
 
 @pytest.fixture

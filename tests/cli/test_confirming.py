@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-PATIENCE = 30
+PATIENCE = 120
 IN_DOUBT = "1 message (9 bytes) had been handed over; none of them is confirmed, and some may have been accepted"
 
 

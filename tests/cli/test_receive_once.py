@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-PATIENCE = 30
+PATIENCE = 120
 STREAM, OTHER = bytes(range(16)), bytes(range(16, 32))
 ANSWER = struct.Struct(">Q")
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 FRAMINGS = ["u8", "u16be", "u16le", "u32be", "u32le", "u64be", "u64le"]
-PATIENCE = 30
+PATIENCE = 120
 
 
 def some_lines(count, longest, seed=1):
@@ -203,7 +203,7 @@ def test_it_waits_for_the_listener(wallaroo, tmp_path, framed):
         port = server.getsockname()[1]
         process = wallaroo("send", f"127.0.0.1:{port}", "--file", file, "--retry", PATIENCE)
         waiting = process.stderr.readline().decode()
-        assert waiting == f"waiting up to 30 s for 127.0.0.1:{port} to accept connections\n"
+        assert waiting == f"waiting up to {PATIENCE} s for 127.0.0.1:{port} to accept connections\n"
         server.listen()
         connection, _ = server.accept()
         with connection:

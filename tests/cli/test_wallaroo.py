@@ -8,7 +8,7 @@ from wallaroo._version import __version__
 
 
 def output_of(process, code=0):
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == code, err
     return (out + err).decode()
 
@@ -31,7 +31,7 @@ def test_help_loads_no_command():
         "print({*commands, 'rich', 'pyspark'} & set(sys.modules),"
         "file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=120)
     assert done.stderr == b"set()\n"
 
 

@@ -17,6 +17,8 @@ from wallaroo.connectors.base import StoppedError
 from wallaroo.connectors.batch import Batch
 from wallaroo.connectors.tcp import TcpSink, _pauses
 
+from ..ports import free_port  # noqa: TID252 - tests are not installed
+
 PATIENCE = 60
 LARGE = bytes(range(256)) * 80_000  # 20 MB: more than the buffers of a connection take.
 
@@ -105,8 +107,7 @@ def receive(connection, size, at_once=1 << 20):
 
 
 def free_address():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()
+    return "127.0.0.1", free_port()
 
 
 def test_batches_arrive_whole_and_in_order_on_one_connection(sink, accept):
@@ -393,7 +394,9 @@ class TestStopping:
         sink.stopping.set()
         assert isinstance(done(), StoppedError)
 
-    def test_a_batch_that_is_being_read_is_finished(self, sink, accept):
+    def test_a_batch_that_is_being_read_is_finished(self, sink, accept, monkeypatch):
+        # Whoever reads may have to wait for the machine.
+        monkeypatch.setattr("wallaroo.connectors.tcp._PATIENCE_WHEN_STOPPING_SECONDS", PATIENCE)
         done = sink.deliver(LARGE)
         connection = accept()
         sink.stopping.set()

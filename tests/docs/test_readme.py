@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from ..examples.readme import blocks  # noqa: TID252 - tests are not installed
+from ..ports import free_port  # noqa: TID252 - tests are not installed
 from ..system.harness import PATIENCE, READY, Process  # noqa: TID252
 
 ROOT = Path(__file__).parents[2]
@@ -89,8 +90,7 @@ def with_free_ports(text):
         try:
             socket.create_server(("127.0.0.1", int(port))).close()
         except OSError:
-            with socket.create_server(("127.0.0.1", 0)) as free:
-                text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{free.getsockname()[1]}")
+            text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{free_port()}")
     return text
 
 

@@ -9,13 +9,14 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import psutil
+
+from ..ports import free_port  # noqa: TID252 - tests are not installed
 
 PATIENCE = 240
 """How long anything may take on a machine that is busy with other things."""
@@ -38,9 +39,9 @@ def commands(readme):
 def with_free_ports(texts):
     """Return the texts with each port of the loopback interface replaced by a free one, the same in all of them."""
     ports = sorted({port for text in texts for port in re.findall(r"127\.0\.0\.1:(\d+)", text)})
-    with contextlib.ExitStack() as servers:
-        # All are open at the same time, so that no two are the same.
-        free = [servers.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in ports]
+    free = set()
+    while len(free) < len(ports):
+        free.add(free_port())
     new = dict(zip(ports, free, strict=True))
     return [re.sub(r"127\.0\.0\.1:(\d+)", lambda found: f"127.0.0.1:{new[found[1]]}", text) for text in texts]
 

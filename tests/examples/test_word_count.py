@@ -160,7 +160,7 @@ def test_a_child_stops_with_exit_code_0(tmp_path):
 
 def run_demo(*arguments):
     return subprocess.run(
-        [sys.executable, CLASSES / "demo.py", *arguments], capture_output=True, text=True, timeout=280, check=False
+        [sys.executable, CLASSES / "demo.py", *arguments], capture_output=True, text=True, timeout=560, check=False
     )
 
 

@@ -22,6 +22,8 @@ from pathlib import Path
 
 import psutil
 
+from ..ports import free_port  # noqa: TID252 - tests are not installed
+
 PATIENCE = 180
 """How long anything may take on a machine that is busy with other things."""
 
@@ -168,15 +170,19 @@ def _mark_of(process):
 
 def family(run):
     """Return the processes that a run, or another process, has started."""
-    found = psutil.Process(run.pid).children(recursive=True)
-    return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
+    return [process for process in psutil.Process(run.pid).children(recursive=True) if _runs(process)]
 
 
 def busy_workers(run):
     """Return the Python processes that run tasks for a run or an executor: children of Spark's daemons."""
-    daemons = [process for process in family(run) if process.cmdline()[-2:] == ["pyspark.daemon", "pyspark.worker"]]
-    parents = {process.pid for process in daemons}
-    return [process for process in daemons if process.ppid() in parents]
+    # Some may end while they are looked at.
+    parents = {}
+    for process in family(run):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.cmdline()[-2:] == ["pyspark.daemon", "pyspark.worker"]:
+                parents[process] = process.ppid()
+    daemons = {process.pid for process in parents}
+    return [process for process, parent in parents.items() if parent in daemons]
 
 
 class Machida(Process):
@@ -288,8 +294,7 @@ def send(address, messages):
 
 def unused_address():
     """Return an address on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return "{}:{}".format(*server.getsockname())
+    return f"127.0.0.1:{free_port()}"
 
 
 def refuses(address):
@@ -347,7 +352,9 @@ def last_batch(home):
 
 
 def messages_planned(home, pipeline):
-    """Return how many messages of a pipeline the batches up to the last one have."""
+    """Return how many messages of a pipeline the batches up to the last one have: none before the first."""
+    if not any((home / "checkpoint" / "offsets").glob("[0-9]*")):
+        return 0
     plan = home / "checkpoint" / "offsets" / str(last_batch(home))
     return json.loads(plan.read_text().splitlines()[-1])["sources"][pipeline]
 

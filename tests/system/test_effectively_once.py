@@ -4,6 +4,7 @@ While it runs: who could reach it, and what could others on the machine see of i
 """
 
 import contextlib
+import os
 import socket
 import stat
 import sys
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from .harness import Process, environment, send, values_by_key
+from .harness import family as children
 
 LOOPBACK = {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
 
@@ -171,29 +173,33 @@ def app(machida, tmp_path):
 
 
 def family(run):
-    process = psutil.Process(run.pid)
-    return [each for each in (process, *process.children(recursive=True)) if each.status() != psutil.STATUS_ZOMBIE]
+    return [psutil.Process(run.pid), *children(run)]
+
+
+def connections(processes, kind):
+    """Yield what these processes have open; some may end while they are looked at."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            yield from process.net_connections(kind)
 
 
 def check_who_can_reach(run, home):
     """Check where the application listens, and return the folder of its sockets."""
     processes = family(run)
     listening = {
-        connection.laddr
-        for process in processes
-        for connection in process.net_connections("inet")
-        if connection.status == psutil.CONN_LISTEN
+        connection.laddr for connection in connections(processes, "inet") if connection.status == psutil.CONN_LISTEN
     }
     assert {address.ip for address in listening} <= LOOPBACK
     assert {run.address("words"), run.address("steps")} <= {(address.ip, address.port) for address in listening}
     [java] = [process.cmdline() for process in processes if process.name() == "java"]
     assert "spark.authenticate=true" in java
     assert not any("secret" in argument for argument in java)
-    paths = {c.laddr for process in processes for c in process.net_connections("unix") if c.laddr}
+    paths = {connection.laddr for connection in connections(processes, "unix") if connection.laddr}
     [folder] = {path.rpartition("/")[0] for path in paths}
-    for path in (home, *home.rglob("*")):
-        with contextlib.suppress(FileNotFoundError):
-            assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+    for place, _, files in os.walk(home):
+        for path in (Path(place), *(Path(place) / file for file in files)):
+            with contextlib.suppress(FileNotFoundError):
+                assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
     return Path(folder)
 
 

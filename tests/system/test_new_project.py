@@ -7,7 +7,7 @@ import sys
 from collections import defaultdict
 from random import Random
 
-from .harness import environment, values_by_key
+from .harness import PATIENCE, environment, values_by_key
 
 WALLAROO = [sys.executable, "-c", "from wallaroo.cli.wallaroo import main; main()"]
 
@@ -23,7 +23,7 @@ def with_address(words, old, new):
 
 
 def test_the_commands_of_the_readme(machida, receiver, tmp_path):
-    subprocess.run([*WALLAROO, "new", "fruit_stand"], cwd=tmp_path, env=environment(), check=True, timeout=60)
+    subprocess.run([*WALLAROO, "new", "fruit_stand"], cwd=tmp_path, env=environment(), check=True, timeout=PATIENCE)
     project = tmp_path / "fruit_stand"
     commands = commands_of((project / "README.md").read_text())
     assert commands["wallaroo receive"] == ["wallaroo", "receive", "127.0.0.1:7002"]
@@ -51,7 +51,7 @@ def test_the_commands_of_the_readme(machida, receiver, tmp_path):
         input=lines.encode(),
         env=environment(),
         check=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     run.wait_until(lambda: sink.size >= size, "all totals")
     run.stop()

@@ -10,6 +10,7 @@ import pytest
 
 from .harness import APPS, PATIENCE, dead_letters, payload_of, send, values_by_key
 
+PLANTED = ["numpy", "pandas", "pyarrow", "pyspark", "py4j", "cloudpickle", "json", "uuid", "zipfile", "secrets"]
 PRICES = {"apple": 2, "bread": 5, "cheese": 11}
 
 
@@ -60,7 +61,7 @@ def test_a_script_with_its_own_serialization_and_then_the_same_with_machida(mach
     assert letters[1]["message"] == "customer2 buys unicorn"
 
 
-def test_a_package_from_another_folder(machida, receiver, tmp_path):
+def test_a_package_from_another_folder_in_a_folder_of_strangers(machida, receiver, tmp_path):
     choose = random.Random(2)
     words = [choose.choice("abcdé") * choose.randrange(1, 60) for _ in range(2000)]
     expected = defaultdict(list)
@@ -68,9 +69,14 @@ def test_a_package_from_another_folder(machida, receiver, tmp_path):
         expected[word[0]].append(max(len(word), *expected[word[0]][-1:], 0))
     size = sum(len(f"{key} => {value}\n".encode()) for key in expected for value in expected[key])
     sink = receiver()
+    # The current folder is a stranger's.
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    for name in PLANTED:
+        (folder / f"{name}.py").write_text(f"import pathlib\npathlib.Path({str(tmp_path)!r}, 'ran-{name}').touch()\n")
     arguments = ["--in", "127.0.0.1:0", "--out", sink.address, "--resilience-dir", tmp_path / "home"]
     command = ["--application-module", "shop.application", *arguments]
-    run = machida(*command, folder=tmp_path, paths=[APPS / "packages"]).wait_until_ready()
+    run = machida(*command, folder=folder, paths=[APPS / "packages"]).wait_until_ready()
     frames = b"".join(struct.pack("<H", len(word.encode())) + word.encode() for word in words)
     with socket.create_connection(run.address("Words"), timeout=PATIENCE) as connection:
         connection.sendall(frames)
@@ -78,3 +84,4 @@ def test_a_package_from_another_folder(machida, receiver, tmp_path):
         # The connection is still open: a stop does not wait for its sender.
         run.stop()
     assert values_by_key(sink.everything()) == expected
+    assert not list(tmp_path.glob("ran-*"))

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from wallaroo import python2
+from wallaroo.cli.module_path import add_folder, make_findable, tell_hidden
 from wallaroo.errors import ApplicationError, WallarooError, users_traceback
 from wallaroo.topology.model import Application
 
@@ -20,11 +21,9 @@ Setup = Callable[[list[str]], Any]
 
 def import_application(name: str) -> ModuleType:
     """Import an application's module from the current folder or PYTHONPATH."""
-    here = os.getcwd()  # noqa: PTH109 - as it is put into the import path
-    if here not in sys.path:
-        sys.path.insert(0, here)
     if os.sep in name or name.startswith("."):
         raise ApplicationError(_not_a_name(Path(name)))
+    make_findable(name)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -40,6 +39,8 @@ def import_application(name: str) -> ModuleType:
         ) from error
     except Exception as error:
         raise ApplicationError(f"Importing {name} failed:\n{users_traceback(error)}") from error
+    finally:
+        tell_hidden()
 
 
 def _unreadable(error: SyntaxError) -> str:
@@ -107,9 +108,7 @@ def importable(setup: Setup) -> Setup:
     if spec is not None and not spec.name.endswith("__main__"):
         module = importlib.import_module(spec.name)
     elif file is not None:
-        folder = str(Path(file).resolve().parent)
-        if folder not in sys.path:
-            sys.path.insert(0, folder)
+        add_folder(str(Path(file).resolve().parent), Path(file).stem)
         module = importlib.import_module(Path(file).stem)
     else:
         raise ApplicationError(

@@ -181,7 +181,7 @@ def spark(tmp_path_factory):
         gateway.shutdown()
         SparkContext._gateway = SparkContext._jvm = None
         gateway.proc.stdin.close()
-        gateway.proc.wait(timeout=30)
+        gateway.proc.wait(timeout=120)
 
 
 def test_our_hash_of_an_id_is_sparks(spark):

@@ -75,6 +75,14 @@ def test_a_parcel_adds_nothing_twice(monkeypatch):
     assert set(sys.path) == before
 
 
+def test_a_parcel_brings_the_order_in_which_modules_are_looked_for(monkeypatch):
+    monkeypatch.setattr(sys, "path", ["/script", "/standard", "/application", "/installed", "/last"])
+    parcel = pack(1)
+    monkeypatch.setattr(sys, "path", ["/spark", "/standard", "/installed"])
+    unpack(parcel)
+    assert sys.path == ["/spark", "/script", "/standard", "/application", "/installed", "/last"]
+
+
 class TestPlanRef:
     def test_round_trip(self, make, tmp_path):
         ref = PlanRef.write(make.plan(make.pipeline("p"), run_id="7"), tmp_path / "plan")

