@@ -95,6 +95,15 @@ def test_workers_that_keep_dying_end_the_run_after_some_tries(run, notices, fail
     assert notices[1::2] == ["The application goes on."] * 2
 
 
+def test_the_tries_begin_anew_with_each_message_that_is_found_to_be_fatal(run):
+    for found in range(10):
+        assert all(run.wait(LOST[0], batches=0, fatal_calls=found) for _ in range(4))
+    # Those of the next batch are counted from the beginning.
+    assert all(run.wait(LOST[0], batches=1, fatal_calls=found) for found in (0, 0, 0, 1, 1, 1, 1))
+    with pytest.raises(WallarooError, match="The application cannot go on"):
+        run.wait(LOST[0], batches=1, fatal_calls=1)
+
+
 def test_a_full_disk_is_waited_for_as_often_as_it_takes_and_uses_up_no_tries(run, monkeypatch):
     monkeypatch.setattr(comeback, "_LONGEST_PAUSE", 0.0)
     assert all(run.wait(NO_ROOM[0], batches=0) for _ in range(2000))

@@ -1,7 +1,7 @@
 """Failures that pass: what to wait for, and for how long, before a query that has failed is started again.
 
 A full disk is waited for as long as it takes. Workers that died, outputs that are gone, or an ingress that did not
-answer get a few more tries, since a message that kills its worker would kill the next one as well.
+answer get a few more tries. A message that kills its worker again and again is found meanwhile, and left out.
 """
 
 from __future__ import annotations
@@ -45,15 +45,17 @@ class Comeback:
         self._tries = 0
         self._waits = 0
         self._batches = 0
+        self._fatal_calls = 0
 
     def passes(self, failure: str) -> bool:
         """Tell whether the cause of a failure may go away by itself, or with a little help, while the run goes on."""
         return _says_no_room(failure) or bool(_LOST.search(failure)) or self._full_folder() is not None
 
-    def wait(self, failure: str, batches: int) -> bool:
+    def wait(self, failure: str, batches: int, fatal_calls: int = 0) -> bool:
         """Return true when the query may start again, and false when the run is asked to stop instead.
 
-        `batches` is how many batches have been done so far: with each of them the tries begin anew.
+        `batches` is how many batches have been done so far, and `fatal_calls` how many calls are left out of the next
+        one, for workers have died at them: with each of both the tries begin anew.
 
         Raises:
             WallarooError: The failure is not one that passes, or it came too often.
@@ -62,6 +64,9 @@ class Comeback:
         if _says_no_room(failure):
             self._waits += 1
             return self._room_comes(cause(failure))
+        if fatal_calls > self._fatal_calls:
+            self._fatal_calls = fatal_calls
+            self._tries = 0
         self._tries += 1
         if not self.passes(failure) or self._tries > _TRIES:
             raise cannot_go_on(cause(failure), self._home)
@@ -76,7 +81,7 @@ class Comeback:
         if batches == self._batches:
             return
         self._batches = batches
-        self._tries = self._waits = 0
+        self._tries = self._waits = self._fatal_calls = 0
         if self._trouble:
             self._trouble = ""
             self._notice("The application goes on.")

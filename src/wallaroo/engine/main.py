@@ -158,7 +158,8 @@ class Run:
             *own_serializers(self._module),
             run_id=self._token,
             logs=self._logs(),
-            spool=self._spool(),
+            spool=self._folder_on_one_machine("outputs"),
+            notes=self._folder_on_one_machine("notes"),
         )
         if not self.options.spark.local and (bundle := bundle_modules(self.home.path / "modules.zip")):
             session.sparkContext.addPyFile(str(bundle))
@@ -182,10 +183,11 @@ class Run:
         if why := stranger(folder):
             self._warn(f"Careful: {why}, and who can write there can put something else in the place of {folder}.")
 
-    def _spool(self) -> str | None:
+    def _folder_on_one_machine(self, name: str) -> str | None:
+        """Make a folder over which workers and driver talk, where all of them are on this machine."""
         if not self.options.spark.local:
             return None
-        folder = self._folder / "outputs"
+        folder = self._folder / name
         folder.mkdir()
         return str(folder)
 
@@ -279,7 +281,7 @@ class Run:
         failure: Exception | None = self._query.exception()
         if failure is None or isinstance(self._egress.failure, StoppedError):
             return False
-        while self._comeback.wait(account(failure), self._egress.batches):
+        while self._comeback.wait(account(failure), self._egress.batches, self._egress.fatal_calls(account(failure))):
             try:
                 self._query = self._launch()
             except Exception as error:  # noqa: BLE001 - Spark's own, of many classes; it is looked at above

@@ -85,6 +85,8 @@ class Plan:
     """The folder of each source's log, for workers that have to look up where a message came from."""
     spool: str | None = None
     """The folder for large outputs, where all workers are on one machine with the driver."""
+    notes: str | None = None
+    """The folder for what workers are at, in case they die, where all of them are on one machine with the driver."""
     routes: list[StepRoute | SinkRoute] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wallaroo.api.configs import TCPSinkConfig
@@ -22,6 +23,7 @@ from wallaroo.engine.directory.home import Home
 from wallaroo.engine.plan import Plan, SinkRoute
 from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, Chunk, from_table, load_records
 from wallaroo.engine.transport.letters import Letter
+from wallaroo.engine.transport.notes import Deaths, blame, forget_deaths
 from wallaroo.engine.transport.spool import SpoolReader
 from wallaroo.errors import ErrorPolicyError
 from wallaroo.topology.model import REPLAYS
@@ -53,6 +55,7 @@ class Egress:
         self._ranges = BatchRanges(home.checkpoint)
         self._dead_letters = DeadLetters(home.dead_letters, notice)
         self._spool = SpoolReader(plan.spool) if plan.spool else None
+        self._notes = Path(plan.notes) if plan.notes else None
         self._notice = notice
         self._effectively_once = effectively_once
         self._connections: dict[str, SinkConnection] = {}
@@ -90,6 +93,15 @@ class Egress:
             if self._spool is not None:
                 self._spool.clear()
         self.batches += 1
+        if self._notes is not None:
+            forget_deaths(self._notes)
+
+    def fatal_calls(self, failure: str) -> int:
+        """Return how many calls of user code have been found, in the batch that has failed, to be a worker's death."""
+        if self._notes is None:
+            return 0
+        blame(self._notes, failure)
+        return Deaths(self._notes).number()
 
     def deliver(self, batch: int, chunks: Iterable[Chunk]) -> None:
         """Deliver the chunks of a batch, which are in order for each route."""

@@ -62,7 +62,13 @@ class FirstStage:
         remaining = iter(payloads)
         end = first + len(payloads)
         length_hint: Callable[[], int] = remaining.__length_hint__  # type: ignore[attr-defined]
-        self._outbox.origin = lambda: self._line.origin(end - length_hint() - 1)
+
+        def position() -> int:
+            return end - length_hint() - 1
+
+        self._outbox.origin = lambda: self._line.origin(position())
+        if self._outbox.watch is not None:
+            self._outbox.watch.message = position
         with self._outbox.capturing():
             self._line.run(remaining)
         self._outbox.join_encoded()

@@ -17,6 +17,7 @@ from typing import Any
 from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.stages.first_stage import FirstStage, SourceLine
 from wallaroo.engine.stages.outbox import USER_ERRORS, Outbox
+from wallaroo.engine.stages.watch import Watch
 from wallaroo.engine.transport.chunks import Chunk, Serializer
 from wallaroo.engine.transport.letters import Letter, serializer_bytes
 from wallaroo.ingress.log_reader import LogReader
@@ -43,6 +44,11 @@ class ArrivedChunk:
         self._serializer = serializer
         self._find = find
 
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Return the chunk's place in the order of the input."""
+        return self._chunk.order
+
     @cached_property
     def _messages(self) -> dict[Any, list[Any]]:
         # In the same order; but a key such as NaN is not found by another copy of it.
@@ -65,11 +71,18 @@ class Retracing:
     begins again.
     """
 
-    def __init__(self, plan: Plan, line_for: Callable[[Outbox], SourceLine], log: LogReader, start: int) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        line_for: Callable[[Outbox], SourceLine],
+        log: LogReader,
+        start: int,
+        watch: Watch | None = None,
+    ) -> None:
         self._serializer = plan.serializer
         self._log = log
         self._start = start
-        self._outbox = _Noting(plan)
+        self._outbox = _Noting(plan, watch)
         with self._outbox.capturing():
             self._stage = FirstStage(self._outbox, line_for(self._outbox))
         self._begin()

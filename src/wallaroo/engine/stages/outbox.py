@@ -16,6 +16,7 @@ from typing import Any
 
 from wallaroo.engine.plan import Plan, SinkRoute, StepRoute
 from wallaroo.engine.stages.printing import CaughtStream
+from wallaroo.engine.stages.watch import Function, Watch
 from wallaroo.engine.transport.buckets import stable_hash
 from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, Chunk, dump_records
 from wallaroo.engine.transport.letters import Letter, Place, make_letter, safe_repr, shorten
@@ -47,8 +48,10 @@ class UnknownKeyError(Exception):
 class Outbox:
     """Collects the output of one task at a time; made once in a worker process and used for task after task."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, watch: Watch | None = None) -> None:
         self._plan = plan
+        self.watch = watch
+        """Stands in front of all user code, where a process has died at it."""
         self._serializer = plan.serializer
         self._sinks: dict[int, list[bytes]] = {}
         self._joined: dict[int, _Joined] = {}
@@ -77,6 +80,10 @@ class Outbox:
         """Return the lists, one for each key, that take the messages for a state step."""
         self._buckets.setdefault(route.number, {})
         return self._keyed.setdefault(route.number, defaultdict(list))
+
+    def watched(self, function: Function, label: str) -> Function:
+        """Return a function of the user's as it is to be called."""
+        return function if self.watch is None else self.watch.over(function, label)
 
     def clear(self) -> None:
         """Forget everything; a task that failed half-way may have left something."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from operator import length_hint
 from typing import Any, Protocol
 
@@ -33,14 +33,21 @@ class StateStep:
         self.step: StateComputation = route.step
         self.place = Place.of_step(route.pipeline, route.index)
         self.compute: Compute = route.step.bind()
+        """The computation itself, for what it has done before; `attempt` is the same for messages whose turn comes."""
+        self.attempt: Compute = outbox.watched(self.compute, self.place.place)
         self.make = route.step.state.make()
+        self.make_first = outbox.watched(self.make, f"state of {self.place.place}")
         self.run = state_loop(plan, outbox, route)
         self.onward = line_from(plan, outbox, route.pipeline, route.index + 1)
         self.outbox = outbox
 
 
 class Arrived(Protocol):
-    """A chunk as it arrived: asked only when one of its messages fails."""
+    """A chunk as it arrived: asked only when one of its messages fails, or may be fatal."""
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Return the chunk's place in the order of the input."""
 
     def message(self, key: Any, index: int) -> Any:
         """Return a message as it was before any user code had it."""
@@ -71,6 +78,8 @@ class BucketRun:
         run = step.run
         outbox = step.outbox
         outbox.origin = work.origin_at_hand
+        if outbox.watch is not None:
+            outbox.watch.message = work.at_hand
         since_joined = 0
         for key, of_key in messages.items():
             outbox.key = work.key = key
@@ -97,7 +106,7 @@ class BucketRun:
         """Return a new state object for `key`, None if making it failed (then the messages have failed)."""
         step = work.step
         try:
-            state = step.make()
+            state = step.make_first()
             if state is None:
                 raise ValueError(f"making a state for {step.step.state.name!r} gave None")
         except USER_ERRORS as error:
@@ -127,7 +136,7 @@ class BucketRun:
         remaining = work.remaining = iter(work.messages[key][start:])
         for index, message in enumerate(remaining, start):
             try:
-                output, save = checked_pair(step.compute(message, objects[key]))
+                output, save = checked_pair(step.attempt(message, objects[key]))
                 save = bool(save)  # An array, say, is neither.
                 outputs = checked_list(output) if step.step.multi else [output]
                 step.outbox.room -= len(outputs) if step.step.multi else 0
@@ -199,12 +208,24 @@ class _Work:
 
     def origin_at_hand(self) -> dict[str, Any]:
         """Say where the message came from whose output is on its way."""
-        index = len(self.messages[self.key]) - length_hint(self.remaining) - 1
-        return self.arrived.origin(self.key, index)
+        return self.arrived.origin(self.key, self._index_at_hand())
+
+    def at_hand(self) -> tuple[int, ...]:
+        """Return the place of the message at hand: the same whenever the chunk is run."""
+        return (*self.arrived.order, self._numbers[self.key], self._index_at_hand())
+
+    def _index_at_hand(self) -> int:
+        return len(self.messages[self.key]) - length_hint(self.remaining) - 1
+
+    @cached_property
+    def _numbers(self) -> dict[Any, int]:
+        return {key: number for number, key in enumerate(self.messages)}
 
 
 class _AsItIs:
     """A chunk of which nothing is known but its messages."""
+
+    order = ()
 
     def __init__(self, messages: dict[Any, list[Any]]) -> None:
         self._messages = messages

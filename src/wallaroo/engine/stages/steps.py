@@ -34,7 +34,8 @@ def source_line(plan: Plan, outbox: Outbox, pipeline: Pipeline) -> Run:
     """
     loop = Loop("payloads")
     line = _Line(loop, plan, outbox, pipeline)
-    decode, place = pipeline.source.decoder.decode, Place.of_decoder(pipeline)
+    place = Place.of_decoder(pipeline)
+    decode = outbox.watched(pipeline.source.decoder.decode, place.place)
     with loop.block("for payload in payloads:"):
         with line.called(decode, "payload", place):
             line.write(0, line.result)
@@ -67,7 +68,8 @@ def state_loop(plan: Plan, outbox: Outbox, route: StepRoute) -> RunState:
     """
     loop = Loop("messages, state")
     line = _Line(loop, plan, outbox, route.pipeline)
-    compute = loop.name(route.step.bind(), "compute")
+    place = Place.of_step(route.pipeline, route.index)
+    compute = loop.name(outbox.watched(route.step.bind(), place.place), "compute")
     loop.line("save_any = False")
     with loop.block("try:"), loop.block("for message in messages:"):
         loop.line(f"result = {compute}(message, state)")
@@ -117,7 +119,7 @@ class _Line:
             with self._called_multi(step, message, place):
                 self.write(index + 1, self.result)
         elif isinstance(step, Computation):
-            with self.called(step.bind(), message, place):
+            with self.called(self._outbox.watched(step.bind(), place.place), message, place):
                 self.write(index + 1, self.result)
         elif isinstance(step, KeyBy):
             self._write_key_by(step, index, message, place)
@@ -155,8 +157,9 @@ class _Line:
         loop = self.loop
         results = loop.variable("messages")
         self.result = result = loop.variable("message")
+        function = loop.name(self._outbox.watched(step.bind(), place.place), "function")
         with self._attempt(message, place):
-            loop.line(f"{results} = {loop.name(step.bind(), 'function')}({message})")
+            loop.line(f"{results} = {function}({message})")
             loop.line(f"if type({results}) is not list: {results} = {loop.name(checked_list, 'checked')}({results})")
             loop.line(f"{loop.name(self._outbox, 'outbox')}.room -= len({results})")
         with loop.block("else:"), loop.block(f"for {result} in {results}:"), loop.block(f"if {result} is not None:"):
@@ -169,7 +172,8 @@ class _Line:
         if place.keyed:
             loop.line(f"{before} = {outbox}.key")
         with self._attempt(message, place):
-            loop.line(f"{outbox}.key = {loop.name(step.bind(), 'key_of')}({message})")
+            key_of = loop.name(self._outbox.watched(step.bind(), place.place), "key_of")
+            loop.line(f"{outbox}.key = {key_of}({message})")
         with loop.block("else:"):
             self.write(index + 1, message)
         if place.keyed:
@@ -181,7 +185,7 @@ class _Line:
         groups = loop.name(self._outbox.keyed(route), "groups")
         partition = route.step.bind_partition()
         if partition is not None:
-            key = f"{loop.name(partition, 'partition')}({message})"
+            key = f"{loop.name(self._outbox.watched(partition, place.place), 'partition')}({message})"
             # A key that the message had before is not the one that it would have here.
             place = replace(place, keyed=False)
         elif route.step.state.partitioned:
@@ -202,8 +206,10 @@ class _Line:
         loop = self.loop
         route = self._plan.sinks_of(self._pipeline)[number]
         append = loop.name(self._outbox.sink(route).append, "append")
-        with self._attempt(message, Place.of_encoder(self._pipeline, number)):
-            loop.line(f"encoded = {loop.name(route.sink.encoder.encode, 'encode')}({message})")
+        place = Place.of_encoder(self._pipeline, number)
+        encode = loop.name(self._outbox.watched(route.sink.encoder.encode, place.place), "encode")
+        with self._attempt(message, place):
+            loop.line(f"encoded = {encode}({message})")
             loop.line(f"if type(encoded) is bytes: {append}(encoded)")
             loop.line(f"elif encoded is not None: {append}({loop.name(checked_bytes, 'checked')}(encoded))")
 

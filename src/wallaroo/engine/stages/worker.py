@@ -6,7 +6,7 @@ import contextlib
 import gc
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from wallaroo.engine.stages.printing import catch_streams
 from wallaroo.engine.stages.replaying import SEQUENCE, ReplayLine
 from wallaroo.engine.stages.state import Bucket, BucketStore, StateLog
 from wallaroo.engine.stages.stateful import BucketRun, StateStep
+from wallaroo.engine.stages.watch import Attempts, running_now
 from wallaroo.engine.transport.buckets import spark_hash
 from wallaroo.engine.transport.chunks import NUDGE, Chunk
 from wallaroo.engine.transport.letters import PACKED
@@ -34,7 +35,7 @@ _FORGET_AFTER_SECONDS = 300.0
 class Worker:
     """One application in one worker process."""
 
-    def __init__(self, plan: Plan, outbox: Outbox | None = None) -> None:
+    def __init__(self, plan: Plan, outbox: Outbox | None = None, attempts: Attempts | None = None) -> None:
         self.plan = plan
         self._outbox = outbox or Outbox(plan)
         self._sources: dict[str, SourceLine] = {}
@@ -44,10 +45,31 @@ class Worker:
         self._serializer = self.plan.serializer
         self._live: OrderedDict[tuple[int, str], tuple[float, Bucket]] = OrderedDict()
         self._spool = SpoolWriter(plan.spool) if plan.spool else None
+        self._attempts = attempts
         self._housekeeping = _Housekeeping()
 
     def run_source(self, source: str, start: int, pieces: Iterable[tuple[int, list[bytes]]]) -> Iterator[Chunk]:
         """Run the first stage: payloads of a source, through its decoder and the steps before the first state."""
+        return self._attempted(lambda worker: worker.run_range(source, start, pieces), _range(source), start)
+
+    def _attempted(
+        self, run: Callable[[Worker], Iterator[Chunk]], place: tuple[Any, ...], first: Any
+    ) -> Iterator[Chunk]:
+        """Run something with a note of it: by a worker that is made for it, and watched, where one has died at it."""
+        if self._attempts is None:
+            yield from run(self)
+            return
+        watch = self._attempts.begin(place, first)
+        worker = self if watch is None else Worker(self.plan, Outbox(self.plan, watch), self._attempts)
+        try:
+            yield from run(worker)
+        finally:
+            self._attempts.end()
+            if worker is not self:
+                worker.end_of_task()
+
+    def run_range(self, source: str, start: int, pieces: Iterable[tuple[int, list[bytes]]]) -> Iterator[Chunk]:
+        """Run the first stage as it is."""
         outbox = self._outbox
         outbox.clear()
         stage = FirstStage(outbox, self._source(source))
@@ -83,7 +105,8 @@ class Worker:
         if (source, start) not in self._retracings:
             log = LogReader(Path(self.plan.logs[source]))
             line = partial(self._line, source)
-            self._retracings[source, start] = Retracing(self.plan, line, log, start)
+            watch = self._attempts.again(_range(source)) if self._attempts is not None else None
+            self._retracings[source, start] = Retracing(self.plan, line, log, start, watch)
         return self._retracings[source, start]
 
     def _origin_of_packed(self, source: str, start: int, *which: Any) -> dict[str, Any]:
@@ -118,8 +141,13 @@ class Worker:
                 self._prepare_level(level)
             if chunk.route != NUDGE or level + 1 < len(self.plan.layout.levels):
                 yield chunk
-        if not mine:
-            return
+        if mine:
+            mine.sort(key=lambda chunk: chunk.order)
+            place = ("bucket", level, group)
+            yield from self._attempted(lambda worker: worker.run_bucket(group, mine, store), place, mine[0].order)
+
+    def run_bucket(self, group: int, mine: list[Chunk], store: BucketStore) -> Iterator[Chunk]:
+        """Run chunks for a bucket, in their order."""
         self._outbox.clear()
         route = self.plan.routes[mine[0].route]
         assert isinstance(route, StepRoute)
@@ -129,7 +157,7 @@ class Worker:
         run = BucketRun(self._log, store, self._log.open(store, live))
         self._outbox.origin_of_packed = self._origin_of_output
         carrier = self.plan.layout.carriers[spark_hash(group) % self.plan.layout.partitions]
-        for chunk in sorted(mine, key=lambda chunk: chunk.order):
+        for chunk in mine:
             with self._outbox.capturing():
                 self._run_chunk(run, chunk)
             if self._outbox.is_full:
@@ -191,6 +219,11 @@ class Worker:
         self._housekeeping.after_task()
 
 
+def _range(source: str) -> tuple[str, str]:
+    """Return what the first stage of a source is called in notes."""
+    return ("range", source)
+
+
 @contextlib.contextmanager
 def _told(pipeline: str, part: str) -> Iterator[None]:
     """Turn what a constructor of the user's raises in a worker into a plain error."""
@@ -228,4 +261,5 @@ def worker_for(ref: PlanRef) -> Worker:
     catch_streams()
     # Messages come and go by the ten thousand; Python's own setting looks for garbage after every 700.
     gc.set_threshold(50_000, 20, 20)
-    return Worker(ref.load())
+    plan = ref.load()
+    return Worker(plan, attempts=Attempts(plan.notes, running_now) if plan.notes else None)
