@@ -30,6 +30,8 @@ from wallaroo.engine.directory.run_folder import run_folder
 from wallaroo.engine.plan import Layout, Plan
 from wallaroo.engine.spark.failures import cannot_go_on, cause, told_plainly
 from wallaroo.engine.spark.java import java_home
+from wallaroo.engine.spark.memory import available
+from wallaroo.engine.spark.message_room import fitting_limits, largest_message
 from wallaroo.engine.spark.preflight import check_before_start
 from wallaroo.engine.spark.session import SparkOptions, spark_session
 from wallaroo.engine.transport.shipping import PlanRef, bundle_modules, own_serializers
@@ -38,6 +40,7 @@ from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig, SourceEndpoint
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.process import IngressProcess
+from wallaroo.sizes import readable_size
 from wallaroo.topology.model import REPLAYS, Application, Pipeline
 
 if TYPE_CHECKING:
@@ -105,6 +108,7 @@ class Run:
         """Start, say so, and go on until asked to stop; raises a WallarooError if the application cannot go on."""
         with self._cleanup:
             check_before_start(self.application.pipelines, self.options.spark)
+            self._limits = fitting_limits(self.options.limits, self.options.spark)
             self.home.open()
             self._cleanup.callback(self.home.close)
             self._comeback = Comeback(self.home, self._folders_written(), stop.requested, self._warn)
@@ -192,7 +196,7 @@ class Run:
         known = read_progress(self.home.checkpoint).planned
         endpoints = [*map(self._endpoint, self.application.pipelines), self._replays()]
         endpoints = [replace(endpoint, known=known.get(endpoint.name, 0)) for endpoint in endpoints]
-        config = IngressConfig(endpoints, f"{self._folder}/ingress", self._token, limits=self.options.limits)
+        config = IngressConfig(endpoints, f"{self._folder}/ingress", self._token, limits=self._limits)
         ingress = IngressProcess(config, self._warn)
         addresses = ingress.start()
         self._cleanup.callback(ingress.stop)
@@ -200,6 +204,9 @@ class Run:
         self._client = IngressClient(config.control_path, self._token)
         for name, (host, port) in addresses.items():
             self._say(f"  listening   {host}:{port} for {name!r}")
+        if self._limits.max_message_size < self.options.limits.max_message_size:
+            size = readable_size(self._limits.max_message_size)
+            self._say(f"  limited     to messages of {size}: there is too little memory for larger ones")
 
     def _endpoint(self, pipeline: Pipeline) -> SourceEndpoint:
         source = pipeline.source
@@ -234,8 +241,7 @@ class Run:
             digest=ref.digest,
             partitions=plan.layout.partitions,
             carriers=list(plan.layout.carriers),
-            # Without files for them, all outputs of a batch are in the JVM's memory at the same time.
-            batch_bytes=self.options.batch_bytes if plan.spool else self.options.batch_bytes // 4,
+            batch_bytes=self._batch_bytes(),
         ).write(settings)
         levels = len(plan.layout.levels)
         self._batch_left_over = read_progress(self.home.checkpoint).batch_under_way
@@ -244,6 +250,12 @@ class Run:
         self._cleanup.callback(_quietly, self._stop_query)
         # Comes before that: a sink that waits for its receiver would keep the query from stopping.
         self._cleanup.callback(self._stopping.set)
+
+    def _batch_bytes(self) -> int:
+        """Return how much of the logs a batch takes: no more at a time than one message may be large."""
+        most = min(self.options.batch_bytes, largest_message(self.options.spark, available()))
+        # Without files for them, all outputs of a batch are in the JVM's memory at the same time.
+        return most if self.options.spark.local else most // 4
 
     def _stop_query(self) -> None:
         self._query.stop()
