@@ -363,6 +363,15 @@ def test_too_little_memory(machida):
     assert said.count("\n") == 1
 
 
+def test_a_limit_that_there_is_no_memory_for(machida):
+    code, said = machida.run("--max-message-size", "1GiB", "--spark-conf", "spark.driver.memory=450m")
+    assert code == 6
+    assert said.startswith(
+        "Error: --max-message-size 1 GiB is too much: there is room for messages of up to 23 MiB. Write that, or less"
+    )
+    assert said.count("\n") == 1
+
+
 def test_a_master_that_does_not_answer(machida):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -15,10 +15,12 @@ from wallaroo.sizes import parse_size, readable_size
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def _size(least: int, most: int | None = None) -> Callable[[click.Context, click.Parameter, str], int]:
+def _size(least: int, most: int | None = None) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
     """Return a callback that reads sizes such as 64MiB, from `least` to `most` bytes."""
 
-    def read(context: click.Context, parameter: click.Parameter, text: str) -> int:
+    def read(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+        if text is None:
+            return None
         try:
             size = parse_size(text)
         except WallarooError as error:
@@ -41,6 +43,9 @@ _SIZES = {
 }
 
 
+_LESS = dict.fromkeys(("max_message_size", "max_unfinished"), ", or what there is memory for")
+
+
 def limit_options(command: Command) -> Command:
     """Add the options to a command."""
     usual = Limits()
@@ -48,16 +53,14 @@ def limit_options(command: Command) -> Command:
         command = click.option(
             f"--{name.replace('_', '-')}",
             callback=callback,
-            default=readable_size(getattr(usual, name)).replace(" ", ""),
-            show_default=True,
+            show_default=readable_size(getattr(usual, name)).replace(" ", "") + _LESS.get(name, ""),
             metavar="SIZE",
             help=meaning,
         )(command)
     return click.option(
         "--max-connections",
         type=click.IntRange(1),
-        default=usual.max_connections,
-        show_default=True,
+        show_default=str(usual.max_connections),
         metavar="N",
         help="Senders connected to each source at once; one more is closed at once.",
     )(command)
@@ -69,4 +72,5 @@ def limits_from(given: dict[str, Any]) -> Limits:
     >>> limits_from({"max_connections": 5, "max_log": None}).max_connections
     5
     """
-    return Limits(**{each.name: given[each.name] for each in fields(Limits) if given.get(each.name) is not None})
+    chosen = {each.name: given[each.name] for each in fields(Limits) if given.get(each.name) is not None}
+    return Limits(**chosen, chosen=frozenset(chosen))

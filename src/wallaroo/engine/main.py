@@ -32,6 +32,8 @@ from wallaroo.engine.directory.run_folder import run_folder, temporary_folder
 from wallaroo.engine.plan import Layout, Plan
 from wallaroo.engine.spark.failures import account, cannot_go_on, cause, told_plainly
 from wallaroo.engine.spark.java import java_home
+from wallaroo.engine.spark.memory import available
+from wallaroo.engine.spark.message_room import fitting_limits, largest_message
 from wallaroo.engine.spark.preflight import check_before_start
 from wallaroo.engine.spark.session import SparkOptions, spark_session
 from wallaroo.engine.transport.shipping import PlanRef, bundle_modules, own_serializers
@@ -40,6 +42,7 @@ from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig, SourceEndpoint
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.process import IngressProcess
+from wallaroo.sizes import readable_size
 from wallaroo.topology.model import REPLAYS, Application, Pipeline
 from wallaroo.trust import stranger
 
@@ -110,6 +113,7 @@ class Run:
             check_before_start(self.application.pipelines, self.options.spark)
             if not self.options.spark.local:
                 refuse_if_not_plain(self.home.path)
+            self._limits = fitting_limits(self.options.limits, self.options.spark)
             self.home.open()
             self._cleanup.callback(self.home.close)
             self._warn_of_strangers(self.home.path)
@@ -208,7 +212,7 @@ class Run:
         known = read_progress(self.home.checkpoint).planned
         endpoints = [*map(self._endpoint, self.application.pipelines), self._replays()]
         endpoints = [replace(endpoint, known=known.get(endpoint.name, 0)) for endpoint in endpoints]
-        config = IngressConfig(endpoints, f"{self._folder}/ingress", self._token, limits=self.options.limits)
+        config = IngressConfig(endpoints, f"{self._folder}/ingress", self._token, limits=self._limits)
         ingress = IngressProcess(config, self._warn, self.home.lock)
         addresses = ingress.start()
         self._cleanup.callback(ingress.stop)
@@ -216,6 +220,9 @@ class Run:
         self._client = IngressClient(config.control_path, self._token)
         for name, (host, port) in addresses.items():
             self._say(f"  listening   {host}:{port} for {name!r}")
+        if self._limits.max_message_size < self.options.limits.max_message_size:
+            size = readable_size(self._limits.max_message_size)
+            self._say(f"  limited     to messages of {size}: there is too little memory for larger ones")
 
     def _endpoint(self, pipeline: Pipeline) -> SourceEndpoint:
         source = pipeline.source
@@ -250,8 +257,7 @@ class Run:
             digest=ref.digest,
             partitions=plan.layout.partitions,
             carriers=list(plan.layout.carriers),
-            # Without files for them, all outputs of a batch are in the JVM's memory at the same time.
-            batch_bytes=self.options.batch_bytes if plan.spool else self.options.batch_bytes // 4,
+            batch_bytes=self._batch_bytes(),
         ).write(settings)
         levels = len(plan.layout.levels)
         checkpoint = self.home.for_spark / self.home.checkpoint.name
@@ -261,6 +267,12 @@ class Run:
         self._cleanup.callback(_quietly, self._stop_query)
         # Comes before that: a sink that waits for its receiver would keep the query from stopping.
         self._cleanup.callback(self._stopping.set)
+
+    def _batch_bytes(self) -> int:
+        """Return how much of the logs a batch takes: no more at a time than one message may be large."""
+        most = min(self.options.batch_bytes, largest_message(self.options.spark, available()))
+        # Without files for them, all outputs of a batch are in the JVM's memory at the same time.
+        return most if self.options.spark.local else most // 4
 
     def _stop_query(self) -> None:
         self._query.stop()

@@ -22,6 +22,7 @@ from wallaroo.engine.batch_size import BatchSize
 from wallaroo.engine.stages.worker import worker_for
 from wallaroo.engine.transport.chunks import COLUMNS, NUDGE, Chunk, record_batches
 from wallaroo.engine.transport.shipping import PlanRef
+from wallaroo.engine.turns import Turns
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.log_reader import LogReader
@@ -105,6 +106,10 @@ class _Reader(DataSourceStreamReader):
         return BatchSize(self._settings.batch_bytes)
 
     @cached_property
+    def _turns(self) -> Turns:
+        return Turns(self._logs)
+
+    @cached_property
     def _logs(self) -> dict[str, LogReader]:
         return {source: LogReader(Path(folder)) for source, folder in self._settings.logs.items()}
 
@@ -125,11 +130,9 @@ class _Reader(DataSourceStreamReader):
         answer = self._ingress.wait(known, _WAIT_SECONDS)
         if answer.draining:
             return start
-        ends = dict(start["sources"])  # Those of pipelines that are not here now, too: they may come back.
-        for source, log in self._logs.items():
-            begin = known[source]
-            end = answer.ends.get(source, begin)
-            ends[source] = log.limit(begin, self._batch_size.bytes, end) if end > begin else begin
+        there = {source: (known[source], end) for source, end in answer.ends.items() if end > known.get(source, end)}
+        # Those of pipelines that are not here now are in `start`, too: they may come back.
+        ends = start["sources"] | known | self._turns.shared(there, self._batch_size.bytes)
         self._batch_size.begins(full=any(ends[source] < end for source, end in answer.ends.items() if source in known))
         return {"nudges": start["nudges"] + int(answer.nudged), "sources": ends}
 

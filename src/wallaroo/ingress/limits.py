@@ -21,6 +21,8 @@ class Limits:
     """How many bytes the files of a source's log take on the disk before its senders have to wait."""
     max_unfinished: int = 256 << 20
     """How many bytes of messages that have not come completely are kept in memory before connections take turns."""
+    chosen: frozenset[str] = frozenset()
+    """The names of those that somebody has chosen. The others may be less where there is too little memory."""
 
     @property
     def segment_bytes(self) -> int:

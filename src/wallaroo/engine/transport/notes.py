@@ -124,9 +124,10 @@ class Deaths:
     """What the dead processes have left in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        self._notes = [note for _, note in _left_in(folder)]
         failed = _failed_attempts(folder)
-        self._counted = [note for note in self._notes if note.call and note.attempt in failed]
+        # While nothing fails, nobody has to look.
+        self._notes = [] if failed is None else [note for _, note in _left_in(folder)]
+        self._counted = [note for note in self._notes if note.call and note.attempt in (failed or ())]
 
     def at(self, task: Task) -> bool:
         """Tell whether a process has died at a task."""
@@ -154,37 +155,43 @@ class Deaths:
 
 
 def blame(folder: Path, failure: str) -> None:
-    """Take down which task has failed so often that Spark gives the job up, as it says itself."""
+    """Take down that a job has been given up and, if Spark says so, for which task, which had failed too often."""
+    _append(folder, b"")
     for partition, stage, times in _FAILED.findall(failure):
         blame_before(folder, Attempt(int(stage), int(partition), int(times)))
 
 
 def blame_before(folder: Path, attempt: Attempt) -> None:
     """Take down that the attempts at a task before this one have failed: otherwise there would not be this one."""
-    if not attempt.number:
-        return
+    if attempt.number:
+        _append(folder, b"".join(b"%d %d %d\n" % attempt._replace(number=each) for each in range(attempt.number)))
+
+
+def _append(folder: Path, lines: bytes) -> None:
     with suppress(OSError):
         file = os.open(folder / _BLAMED, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            os.write(file, b"".join(b"%d %d %d\n" % attempt._replace(number=each) for each in range(attempt.number)))
+            os.write(file, lines)
         finally:
             os.close(file)
 
 
-def _failed_attempts(folder: Path) -> set[Attempt]:
+def _failed_attempts(folder: Path) -> set[Attempt] | None:
+    """Return the attempts that have failed since the last batch was done; None where nothing has."""
     try:
         lines = (folder / _BLAMED).read_text().splitlines()
     except OSError:
-        return set()
+        return None
     return {Attempt(*map(int, line.split())) for line in lines}
 
 
 def forget_deaths(folder: Path) -> None:
     """Remove what dead processes have left, once what they were at has been done by others."""
     with suppress(OSError):
-        (folder / _BLAMED).unlink(missing_ok=True)
-        for path, _ in _left_in(folder):
-            path.unlink(missing_ok=True)
+        if (folder / _BLAMED).exists():
+            for path, _ in _left_in(folder):
+                path.unlink(missing_ok=True)
+            (folder / _BLAMED).unlink()
 
 
 def _left_in(folder: Path) -> Iterator[tuple[Path, Note]]:
