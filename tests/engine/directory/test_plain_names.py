@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.directory.plain_names import is_plain, refuse_if_not_plain
+from wallaroo.engine.directory.plain_names import is_plain, plain_path, refuse_if_not_plain
 from wallaroo.engine.spark.session import SparkOptions, _all_settings
 from wallaroo.errors import DirectoryError
 
@@ -110,6 +110,16 @@ def test_a_plain_directory_is_told_as_it_is(tmp_path):
     home.link_from(tmp_path)
     assert home.for_spark == home.path
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["spark", "my spark"])
+def test_a_path_from_the_current_folder_is_reached_from_everywhere(tmp_path, monkeypatch, name):
+    (tmp_path / "run").mkdir()
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    plain = plain_path(Path(name), tmp_path / "run" / "spark")
+    assert is_plain(plain)
+    assert plain.samefile(name)
 
 
 def test_a_path_that_leaves_no_room_for_files_is_refused_and_the_longest_that_does_is_not(tmp_path):

@@ -1,5 +1,6 @@
 """The folder of a run: private, gone with the run, and removed by the next one if the run was killed."""
 
+import errno
 import os
 import socket
 import stat
@@ -117,6 +118,71 @@ def test_a_folder_that_others_may_look_into_is_closed(temporary):
     folder.mkdir(mode=0o755)
     folder.chmod(0o755)
     assert mode(users_folder(str(temporary))) == 0o700
+
+
+NOT_THIS_USERS = """
+import os, sys
+from wallaroo.engine.directory.run_folder import users_folder
+from wallaroo.errors import DirectoryError
+os.getuid = lambda: 12345
+try:
+    users_folder(sys.argv[1])
+except DirectoryError as error:
+    print(error)
+"""
+
+
+def test_on_a_disk_that_gives_what_one_makes_to_others_there_is_an_end(temporary):
+    # In a process of its own, for it must not go on for ever.
+    command = [sys.executable, "-c", NOT_THIS_USERS, temporary]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert told == (
+        f"The directory {temporary}/wallaroo-12345 cannot be used: the disk that it is on gives what this user "
+        "makes to another. Set TMPDIR to a folder on another disk.\n"
+    )
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("found", [0o777, 0o755])
+def test_on_a_disk_without_modes_there_is_no_private_folder(temporary, monkeypatch, found):
+    folder = temporary / f"wallaroo-{os.getuid()}"
+    folder.mkdir()
+    folder.chmod(found)
+    monkeypatch.setattr(os, "chmod", lambda *_, **__: None)
+    with pytest.raises(DirectoryError, match="others can get into it, and the disk that it is on keeps no modes"):
+        users_folder(str(temporary))
+
+
+def test_the_users_folder_is_found_behind_any_number_of_names_that_others_hold(temporary):
+    usual = temporary / f"wallaroo-{os.getuid()}"
+    for number in range(2, 150):
+        usual.with_name(f"{usual.name}-{number}").touch()
+    usual.touch()
+    ours = users_folder(str(temporary))
+    assert ours.name == f"{usual.name}-150"
+    # Whoever held the names has given up many of them.
+    for number in range(2, 140):
+        usual.with_name(f"{usual.name}-{number}").unlink()
+    usual.with_name(f"{usual.name}-x").mkdir()
+    assert users_folder(str(temporary)) == found_users_folder(str(temporary)) == ours
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("x" * 60, "its path is too long for the sockets in it"), ("CAPITALS", "its path has capitals")]
+)
+def test_why_the_temporary_folder_is_passed_over_is_told_where_the_other_one_cannot_be_used(
+    temporary, monkeypatch, name, why
+):
+    def no_room(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    chosen = temporary / name
+    monkeypatch.setattr(tempfile, "tempdir", str(chosen))
+    monkeypatch.setattr(os, "mkdir", no_room)
+    monkeypatch.setattr(os, "getuid", lambda: 4294967293)  # A user who has no folder yet.
+    told = rf"No space left.* The temporary folder {chosen} is not used: {why}"
+    with pytest.raises(DirectoryError, match=told), run_folder():
+        pass
 
 
 SOCKET = ".01234567-89ab-cdef-0123-456789abcdef.sock"

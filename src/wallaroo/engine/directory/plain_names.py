@@ -31,6 +31,7 @@ def is_plain(path: Path | str) -> bool:
 
 def plain_path(folder: Path, link: Path) -> Path:
     """Return a plain path to `folder`: its own, or otherwise `link`, which is made for that."""
+    folder = Path(os.path.abspath(folder))  # noqa: PTH100 - a link does not lead on from the current folder
     if is_plain(folder):
         return folder
     link.symlink_to(folder)

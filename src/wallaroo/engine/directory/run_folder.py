@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -43,22 +44,24 @@ def found_users_folder(temporary: str) -> Path:
     user's when a name before it becomes free.
     """
     usual = Path(temporary) / f"wallaroo-{os.getuid()}"
-    free = None
-    for number in count(1):
-        folder = usual if number == 1 else usual.with_name(f"{usual.name}-{number}")
-        if _is_ours(folder):
-            return folder
-        if free is None and not os.path.lexists(folder):
-            free = folder
-        if free is not None and number >= _NAMES_LOOKED_AT:
-            break
-    return free or usual
+    taken = (_numbered(usual, number) for number in _numbers_taken(usual))
+    if ours := next(filter(_is_ours, taken), None):
+        return ours
+    names = (_numbered(usual, number) for number in count(1))
+    return next(name for name in names if not os.path.lexists(name))
+
+
+def short_users_folder() -> Path:
+    """Return this user's own folder where the paths of sockets are short enough, made if need be."""
+    with _told_why_there():
+        return users_folder(temporary_folder())
 
 
 @contextmanager
 def run_folder() -> Iterator[Path]:
     """Make a folder for the time of a `with` block, and remove those of runs that were killed."""
-    runs = _private(users_folder(temporary_folder()) / _RUNS)
+    with _told_why_there():
+        runs = _private(users_folder(temporary_folder()) / _RUNS)
     with _locked(runs):
         for left in runs.iterdir():
             _remove_if_left(left)
@@ -79,9 +82,43 @@ def temporary_folder() -> str:
     Their paths have to be short, and without capitals: Spark's workers look for the sockets of states in small letters.
     """
     chosen = tempfile.gettempdir()
-    longest = Path(found_users_folder(chosen), _RUNS, *_LONGEST_NAMES)
-    fits = is_plain(chosen) and chosen == chosen.lower() and len(str(longest)) <= _LONGEST_SOCKET_PATH
-    return chosen if fits else "/tmp"  # noqa: S108 - made private below
+    return "/tmp" if _unfit(chosen) else chosen  # noqa: S108 - made private below
+
+
+def _unfit(temporary: str) -> str | None:
+    """Return in words why sockets cannot be in folders below this one, None if they can."""
+    longest = Path(found_users_folder(temporary), _RUNS, *_LONGEST_NAMES)
+    if len(str(longest)) > _LONGEST_SOCKET_PATH:
+        return "its path is too long for the sockets in it"
+    if not is_plain(temporary) or temporary != temporary.lower():
+        return "its path has capitals, or characters that Spark does not take as they are"
+    return None
+
+
+@contextmanager
+def _told_why_there() -> Iterator[None]:
+    """Where a folder cannot be had, say also why it is not in the temporary folder that was chosen."""
+    try:
+        yield
+    except DirectoryError as error:
+        chosen = tempfile.gettempdir()
+        if why := _unfit(chosen):
+            raise DirectoryError(f"{error} The temporary folder {chosen} is not used: {why}.") from error
+        raise
+
+
+def _numbered(usual: Path, number: int) -> Path:
+    return usual if number == 1 else usual.with_name(f"{usual.name}-{number}")
+
+
+def _numbers_taken(usual: Path) -> list[int]:
+    """Return the numbers behind the names of this kind that somebody has taken, the usual one's being 1."""
+    kind = re.compile(re.escape(usual.name) + r"(?:-([2-9]|[1-9][0-9]+))?")
+    try:
+        found = [kind.fullmatch(name) for name in os.listdir(usual.parent)]  # noqa: PTH208 - it may be a large folder
+    except OSError:
+        return [*range(1, _NAMES_LOOKED_AT + 1)]  # It cannot be listed.
+    return sorted(int(match[1] or 1) for match in found if match)
 
 
 def _private(folder: Path) -> Path:
@@ -94,15 +131,38 @@ def _private(folder: Path) -> Path:
 def _is_made(folder: Path) -> bool:
     """Make a folder for this user alone where there is nothing; tell whether there is one now."""
     try:
-        with suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
+        is_new = _has_made(folder)
         if not _is_ours(folder):
+            if is_new:
+                folder.rmdir()
+                raise DirectoryError(_unusable(folder, "the disk that it is on gives what this user makes to another"))
             return False
-        if stat.S_IMODE(folder.lstat().st_mode) != 0o700:
-            folder.chmod(0o700)
+        _shut_others_out(folder)
     except OSError as error:
         raise DirectoryError(f"The directory {folder} cannot be used: {error.strerror}.") from error
     return True
+
+
+def _has_made(folder: Path) -> bool:
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _shut_others_out(folder: Path) -> None:
+    if stat.S_IMODE(folder.lstat().st_mode) == 0o700:
+        return
+    with suppress(OSError):  # What has come of it is seen below: where a disk has no modes, it may also say nothing.
+        folder.chmod(0o700)
+    if stat.S_IMODE(folder.lstat().st_mode) & 0o077:
+        why = "others can get into it, and the disk that it is on keeps no modes, so they cannot be shut out"
+        raise DirectoryError(_unusable(folder, why))
+
+
+def _unusable(folder: Path, why: str) -> str:
+    return f"The directory {folder} cannot be used: {why}. Set TMPDIR to a folder on another disk."
 
 
 def _is_ours(folder: Path) -> bool:

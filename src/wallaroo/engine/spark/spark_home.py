@@ -14,7 +14,7 @@ from pathlib import Path
 
 from wallaroo.connectors.base import Notice
 from wallaroo.engine.directory.plain_names import is_plain
-from wallaroo.engine.directory.run_folder import temporary_folder, users_folder
+from wallaroo.engine.directory.run_folder import short_users_folder
 from wallaroo.trust import stranger
 
 _PARTS = ("bin", "jars")
@@ -45,7 +45,7 @@ def _plain(cache: Path) -> Path:
 
     The JVM checks the paths in there against those of the run before, so a link for the run would not do.
     """
-    return cache if is_plain(cache) else users_folder(temporary_folder()) / ".cache"
+    return cache if is_plain(cache) else short_users_folder() / ".cache"
 
 
 def _users_caches() -> Path:
