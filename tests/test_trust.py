@@ -4,11 +4,15 @@ import grp
 import os
 import pwd
 import stat
+import struct
+import sys
 from pathlib import Path
 
 import pytest
 
 from wallaroo.trust import others_can_write, owned_by_another, stranger
+
+NOBODYS = Path("/dev/null")  # Has no list of users that may write to it.
 
 
 @pytest.fixture
@@ -92,15 +96,15 @@ def test_a_group_that_is_one_users_alone_is_that_user():
     ]
     assert own, "every system has at least that of root, or of a service"
     for user in own:
-        assert not others_can_write(made_up(0o775, user.pw_uid, user.pw_gid))
-        assert others_can_write(made_up(0o777, user.pw_uid, user.pw_gid))
+        assert not others_can_write(NOBODYS, made_up(0o775, user.pw_uid, user.pw_gid))
+        assert others_can_write(NOBODYS, made_up(0o777, user.pw_uid, user.pw_gid))
     # Nobody is listed in a group that all users have as their first one.
     names = {group.gr_gid: group.gr_name for group in grp.getgrall()}
     for user in pwd.getpwall():
         if names.get(user.pw_gid) != user.pw_name:
-            assert others_can_write(made_up(0o770, user.pw_uid, user.pw_gid))
-    assert others_can_write(made_up(0o770, own[0].pw_uid, 54321))
-    assert others_can_write(made_up(0o770, 54321, own[0].pw_gid))
+            assert others_can_write(NOBODYS, made_up(0o770, user.pw_uid, user.pw_gid))
+    assert others_can_write(NOBODYS, made_up(0o770, own[0].pw_uid, 54321))
+    assert others_can_write(NOBODYS, made_up(0o770, 54321, own[0].pw_gid))
 
 
 def name_number_members(group):
@@ -108,5 +112,62 @@ def name_number_members(group):
 
 
 def test_the_folders_of_the_system_are_trusted():
-    assert stranger(Path("/usr/bin")) is None
+    programs = Path("/usr/bin")
+    # A sandbox may not show whose they are.
+    assert (stranger(programs) is None) == (programs.stat().st_uid in {0, os.getuid()})
     assert not stat.S_IMODE(Path("/usr").stat().st_mode) & 0o002
+
+
+@pytest.fixture
+def own_group(tmp_path, monkeypatch):
+    """Have a group of one's own, as not everybody has who runs the tests; return its number."""
+    number = tmp_path.stat().st_gid
+    monkeypatch.setattr(pwd, "getpwuid", lambda user: pwd.struct_passwd(("me", "x", user, number, "", "", "")))
+    monkeypatch.setattr(grp, "getgrgid", lambda group: grp.struct_group(("me", "x", group, [])))
+    return number
+
+
+@pytest.mark.parametrize("writes", [True, False])
+@pytest.mark.parametrize("kind", ["file", "folder"] if sys.platform == "linux" else [])
+def test_a_list_of_users_beside_the_modes_counts(place, own_group, kind, writes):
+    """The group's mode is the most that anybody on the list may do, and no longer what the group may."""
+    path = place if kind == "file" else place.parent
+    path.chmod(0o770)
+    assert stranger(place) is None
+    owner, user, group, bound, others, none = 1, 2, 4, 16, 32, 0xFFFFFFFF
+    most = 7 if writes else 5
+    entries = [(owner, 7, none), (user, 7, 12345), (group, 5, none), (bound, most, none), (others, 0, none)]
+    users = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    os.setxattr(path, "system.posix_acl_access", users)
+    assert stranger(place) == (f"others can write to {path}" if writes else None)
+    path.chmod(0o750)
+    assert stranger(place) is None
+
+
+@pytest.fixture
+def sandbox_user(place, monkeypatch, given_away):
+    """Give the inner folder to a user who stands for all others, as in a sandbox; return as whom one has to ask."""
+    user = given_away(place.parent)
+    others = place.parent.stat().st_uid
+    monkeypatch.setattr("wallaroo.trust._unknown_user", lambda: others)
+    return user
+
+
+def test_where_a_sandbox_shows_all_others_as_one_the_system_is_trusted_on_the_way_only(place, sandbox_user, given_away):
+    if sandbox_user == os.getuid():  # Otherwise all on the way is given away, also what is in a shared folder.
+        assert stranger(place, sandbox_user) is None
+    assert "belongs to another user" in stranger(place.parent, sandbox_user)
+    given_away(place)
+    assert "belongs to another user" in stranger(place, sandbox_user)
+    assert owned_by_another(place.stat(), sandbox_user)
+
+
+def test_in_a_sandbox_what_is_in_a_shared_folder_could_be_anybodys(place, sandbox_user):
+    place.parents[1].chmod(0o1777)
+    assert "belongs to another user" in stranger(place, sandbox_user)
+
+
+def test_in_a_sandbox_the_group_of_all_others_is_nobodys_own(monkeypatch, own_group):
+    monkeypatch.setattr("wallaroo.trust._unknown_user", lambda: 65534)
+    assert not others_can_write(NOBODYS, made_up(0o770, 1000, own_group))
+    assert others_can_write(NOBODYS, made_up(0o770, 65534, own_group))

@@ -44,7 +44,7 @@ def test_a_new_or_empty_directory_becomes_an_applications_and_nobody_else_can_wr
         directory.mkdir(parents=True)
         directory.chmod(found)
     claim(directory)
-    assert mode(directory) & 0o022 == 0
+    assert mode(directory) == 0o700
     assert is_applications(directory)
     assert "Keep nothing of your own" in (directory / MARKER).read_text()
     assert mode(directory / MARKER) == 0o600
@@ -117,15 +117,17 @@ def test_a_root_a_home_a_mount_point_and_a_shared_folder_are_refused(tmp_path, m
     monkeypatch.setenv("HOME", str(tmp_path / "alice"))
     homes = {user.pw_dir for user in pwd.getpwall()} - {"/"}
     places = [
-        ("/", "is the root of the file system"),
-        (tmp_path / "link", "is the root of the file system"),
-        *((home, "is a home folder") for home in (tmp_path / "alice", *homes)),
-        ("/dev", "is where a disk is mounted|is a home folder"),
-        (tmp_path / "shared", "is a folder that users share"),
+        ("/", "it is the root of the file system"),
+        (tmp_path / "link", "it is the root of the file system"),
+        *((home, "it is a home folder") for home in (tmp_path / "alice", *homes)),
+        ("/dev", "a disk, volume or folder is mounted there|it is a home folder"),
+        (tmp_path / "shared", "it is a folder that users share"),
     ]
     for place, why in places:
         before = Path(place).stat().st_mode if Path(place).exists() else None
-        with pytest.raises(DirectoryError, match=rf"{re.escape(str(place))} ({why}).*inside it, such as .*/wallaroo"):
+        with pytest.raises(
+            DirectoryError, match=rf"{re.escape(str(place))} cannot be .*: ({why}).*inside it, such as .*/wallaroo"
+        ):
             Home(Path(place)).open()
         assert (Path(place).stat().st_mode if Path(place).exists() else None) == before
     assert list((tmp_path / "alice").iterdir()) == list((tmp_path / "shared").iterdir()) == []
@@ -152,6 +154,20 @@ def test_links_inside_are_not_followed(ours, tmp_path, name):
         claim(ours / ".")
 
 
+@pytest.mark.parametrize("name", ["checkpoint/state/0/1/7.changelog", "plan.pickle", "logs/spark.log"])
+def test_a_hard_link_inside_is_one_too(ours, tmp_path, name):
+    (tmp_path / "precious").write_text("")
+    (ours / name).unlink(missing_ok=True)
+    (ours / name).hardlink_to(tmp_path / "precious")
+    (ours / "notes").hardlink_to(tmp_path / "precious")
+    for use in (claim, refuse_strangers):
+        with pytest.raises(DirectoryError, match=rf"{ours / name} is a hard link.*put copies in the place of links"):
+            use(ours)
+    (tmp_path / "precious").unlink()
+    (ours / "notes").unlink()
+    claim(ours)
+
+
 def test_a_link_that_is_none_of_the_applications_does_no_harm(ours, tmp_path):
     (ours / "notes").symlink_to(tmp_path)
     (ours / "scratch" / "link").symlink_to(tmp_path)
@@ -169,8 +185,17 @@ def test_what_belongs_to_others_shows_that_they_could_write_here(ours, given_awa
 
 def test_a_directory_of_another_users_is_refused(ours, given_away):
     user = given_away(ours)
-    with pytest.raises(DirectoryError, match=f"The directory {ours} belongs to another user. Choose another"):
+    owner = ours.stat().st_uid
+    names = {each.pw_uid: each.pw_name for each in reversed(pwd.getpwall())}
+    name = names.get(owner, f"user {owner}")
+    with pytest.raises(DirectoryError, match=rf"{ours} belongs to another user\. Run this as its owner \({name}\)\."):
         refuse_strangers(ours, user)
+
+
+def test_who_starts_in_a_directory_of_another_users_is_told_to_choose_another_one(ours, monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: ours.stat().st_uid + 1)
+    with pytest.raises(DirectoryError, match=rf"{ours} belongs to another user\. Choose another one"):
+        claim(ours)
 
 
 def test_a_lock_that_is_a_link_makes_no_file_elsewhere(ours, tmp_path):
@@ -187,3 +212,60 @@ def test_the_layout_tells_an_application_by_what_it_records(ours):
     for name in recorded.keys() - {"unused"}:
         (ours / "layout.json").write_text(json.dumps({key: recorded[key] for key in recorded if key != name}))
         assert not is_applications(ours)
+
+
+def refuse(*_, **__):
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+@pytest.mark.parametrize("chmod", [lambda *_, **__: None, refuse])
+@pytest.mark.parametrize(("found", "usable"), [(0o777, False), (0o755, True)])
+def test_on_a_disk_without_modes_a_directory_that_others_can_write_to_is_refused_at_once(
+    tmp_path, monkeypatch, chmod, found, usable
+):
+    directory = tmp_path / "home"
+    directory.mkdir()
+    directory.chmod(found)
+    monkeypatch.setattr(os, "chmod", chmod)
+    if usable:
+        claim(directory)
+        claim(directory)
+    else:
+        with pytest.raises(DirectoryError, match=r"others can write to it, and the disk .* keeps no modes.*on another"):
+            claim(directory)
+        assert list(directory.iterdir()) == []
+
+
+def test_an_application_in_a_place_that_is_refused_is_moved_by_the_commands_that_are_told(ours, monkeypatch):
+    (ours / "wallaroo").mkdir()
+    (ours / "before-2026-11-15T10-22-03").mkdir()
+    (ours / "notes").write_text("")
+    monkeypatch.setenv("HOME", str(ours))
+    with pytest.raises(DirectoryError, match=r"it is a home folder.*An application has used it before") as refused:
+        claim(ours)
+    commands, then = re.fullmatch(
+        r".*`(.*)`\. Then start it with --resilience-dir (\S+)\.", str(refused.value)
+    ).groups()
+    subprocess.run(["sh", "-c", commands], check=True)
+    assert sorted(path.name for path in ours.iterdir()) == ["notes", "wallaroo", "wallaroo-2"]
+    assert then == str(ours / "wallaroo-2")
+    assert mode(Path(then)) == 0o700
+    home = Home(Path(then))
+    home.open()
+    home.close()
+    assert home.recorded_layout() == ("app", LAYOUT)
+    assert (home.path / "before-2026-11-15T10-22-03").is_dir()
+
+
+def test_what_an_earlier_version_has_left_that_was_killed_early_can_be_marked_by_hand(tmp_path):
+    home = tmp_path / "home"
+    (home / "logs").mkdir(parents=True)
+    (home / "lock").touch()
+    with pytest.raises(DirectoryError, match="If only Wallaroo has put that there, say `touch ") as refused:
+        claim(home)
+    (home / "notes").touch()
+    with pytest.raises(DirectoryError, match=r"such as .*/wallaroo\.$"):
+        claim(home)
+    (home / "notes").unlink()
+    subprocess.run(["sh", "-c", re.search("`(.*)`", str(refused.value))[1]], check=True)
+    claim(home)

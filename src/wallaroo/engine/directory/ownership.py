@@ -13,10 +13,11 @@ import pwd
 import shlex
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from wallaroo.engine.directory.set_aside import LOCK, OWN, is_set_aside
+from wallaroo.engine.directory.set_aside import LOCK, OWN, free_name, is_set_aside
 from wallaroo.errors import DirectoryError
 from wallaroo.ingress.log_format import sync_directory
 from wallaroo.trust import others_can_write, owned_by_another
@@ -39,16 +40,16 @@ def claim(directory: Path) -> None:
         DirectoryError: It holds something else, or others can write to it, or could.
     """
     if why := _unsuitable(directory):
-        raise DirectoryError(
-            f"{directory} {why}, and an application needs a directory of its own. Choose one inside it, such as "
-            f"{directory / 'wallaroo'}, with --resilience-dir."
-        )
+        raise DirectoryError(f"{directory} cannot be an application's directory: {why}. {_place_inside(directory)}")
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _refuse_another_users(directory)
+    if _owner(directory) != os.getuid():
+        raise DirectoryError(
+            f"The directory {directory} belongs to another user. Choose another one with --resilience-dir."
+        )
     if names := _names(directory) or _made_private(directory):
         if not is_applications(directory):
             raise DirectoryError(_what_is_there(directory, names))
-        refuse_strangers(directory)
+        _refuse_traces(directory)
     _mark(directory)
 
 
@@ -67,26 +68,37 @@ def is_applications(directory: Path) -> bool:
 
 
 def refuse_strangers(directory: Path, user: int | None = None) -> None:
-    """Refuse a directory of another user's, and one in which others can write, or have had a hand."""
-    _refuse_another_users(directory, user)
+    """Refuse to look into a directory of another user's, and one in which others can write, or have had a hand."""
+    if (owner := _owner(directory)) != (os.getuid() if user is None else user):
+        raise DirectoryError(
+            f"The directory {directory} belongs to another user. Run this as its owner ({_user_name(owner)})."
+        )
+    _refuse_traces(directory, user)
+
+
+def _refuse_traces(directory: Path, user: int | None = None) -> None:
     if why := next(_traces(directory, user), None):
         raise DirectoryError(
             f"The directory {directory} cannot be trusted: {why}. What is in it is run as code. Move it away and start "
-            "with an empty or a new one. Only if you know all that is in it, and nobody else has changed it: remove "
-            f"links, say `chmod -R go-w {shlex.quote(str(directory))}`, and start again."
+            "with an empty or a new one. Only if you know all that is in it, and nobody else has changed it: put "
+            f"copies in the place of links, say `chmod -R go-w {shlex.quote(str(directory))}`, and start again."
         )
 
 
-def _refuse_another_users(directory: Path, user: int | None = None) -> None:
-    if directory.stat().st_uid != (os.getuid() if user is None else user):
-        raise DirectoryError(
-            f"The directory {directory} belongs to another user. Choose another one with --resilience-dir."
-        )
+def _owner(directory: Path) -> int:
+    return directory.stat().st_uid
+
+
+def _user_name(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"user {user}"
 
 
 def _traces(directory: Path, user: int | None) -> Iterator[str]:
     """Yield what shows that others can, or could, write in a directory."""
-    if others_can_write(directory.stat()):
+    if others_can_write(directory, directory.stat()):
         yield f"others can write to {directory}"
     folders: list[os.DirEntry[str]] = []
     for entry in _entries(directory):
@@ -110,7 +122,9 @@ def _trace(entry: os.DirEntry[str], user: int | None, *, is_read: bool = True) -
         yield f"{entry.path} belongs to another user"
     elif is_read and stat.S_ISLNK(found.st_mode):
         yield f"{entry.path} is a link"
-    elif is_read and others_can_write(found):
+    elif is_read and stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+        yield f"{entry.path} is a hard link, the same file as one elsewhere"
+    elif is_read and others_can_write(entry.path, found):
         yield f"others can write to {entry.path}"
 
 
@@ -134,14 +148,28 @@ def _unsuitable(directory: Path) -> str | None:
     """Return in words why a place is none for an application's directory, None if it is one."""
     real = Path(os.path.realpath(directory))
     if real == Path("/"):
-        return "is the root of the file system"
+        return "it is the root of the file system"
     if {real, directory} & set(_homes()):
-        return "is a home folder"
+        return "it is a home folder"
     if _is_mount_point(real):
-        return "is where a disk is mounted"
+        return "a disk, volume or folder is mounted there"
     if _mode(real) & stat.S_ISVTX:
-        return "is a folder that users share"
+        return "it is a folder that users share"
     return None
+
+
+def _place_inside(directory: Path) -> str:
+    """Say how to have a directory inside an unsuitable one, and how an application that is there already gets there."""
+    inside = directory / "wallaroo"
+    if not is_applications(directory):
+        return f"Choose one inside it, such as {inside}, with --resilience-dir."
+    inside = free_name(inside)
+    names = " ".join(shlex.quote(name) for name in sorted(filter(_is_read, _names(directory))))
+    return (
+        "An application has used it before. While that is not running, move what it has there into a directory of "
+        f"its own: `cd {shlex.quote(str(directory))} && mkdir -m 700 {inside.name} && mv {names} {inside.name}`. "
+        f"Then start it with --resilience-dir {shlex.quote(str(inside))}."
+    )
 
 
 def _homes() -> Iterator[Path]:
@@ -164,11 +192,17 @@ def _is_mount_point(real: Path) -> bool:
 
 
 def _made_private(directory: Path) -> list[str]:
-    """Let nobody else write to an empty directory; return what has got in meanwhile."""
+    """Let nobody else into an empty directory; return what has got in meanwhile."""
     mode = stat.S_IMODE(directory.stat().st_mode)
-    if not mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if mode == 0o700:
         return []
-    directory.chmod(0o700)
+    with suppress(OSError):  # What has come of it is seen below: where a disk has no modes, it may also say nothing.
+        directory.chmod(0o700)
+    if others_can_write(directory, directory.stat()):
+        raise DirectoryError(
+            f"The directory {directory} cannot be used: others can write to it, and the disk that it is on keeps no "
+            "modes, so they cannot be shut out. Choose one on another disk with --resilience-dir."
+        )
     if names := _names(directory):
         directory.chmod(mode)
     return names
@@ -190,10 +224,13 @@ def _mark(directory: Path) -> None:
 def _what_is_there(directory: Path, names: list[str]) -> str:
     shown = ", ".join(islice(map(repr, sorted(names)), _NAMES_SHOWN))
     more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    # An earlier version that was killed early at its first start has left no trace that tells for sure.
+    mark = shlex.quote(str(directory / MARKER))
+    or_mark = f" If only Wallaroo has put that there, say `touch {mark}`, and start again." * all(map(_is_read, names))
     return (
         f"The directory {directory} is not empty, and not an application's: it has {shown}{more}. What is in an "
         f"application's directory is replaced and deleted. Choose an empty or a new one with --resilience-dir, such as "
-        f"{directory / 'wallaroo'}."
+        f"{directory / 'wallaroo'}.{or_mark}"
     )
 
 

@@ -38,7 +38,7 @@ def set_aside(directory: Path) -> Path | None:
     """Move what an application has in `directory`, but for its lock, to a new folder; return that, None without any."""
     if all(entry.is_dir() and not any(entry.iterdir()) for entry in _entries(directory)):
         return None
-    done = _free(directory / (_DONE + time.strftime("%Y-%m-%dT%H-%M-%S")))
+    done = free_name(directory / (_DONE + time.strftime("%Y-%m-%dT%H-%M-%S")))
     (directory / done.name.replace(_DONE, _UNDER_WAY)).mkdir(mode=0o700)
     sync_directory(directory)
     return finish_setting_aside(directory)
@@ -50,7 +50,7 @@ def finish_setting_aside(directory: Path) -> Path | None:
     if under_way is None:
         return None
     for entry in _entries(directory):
-        entry.rename(_free(under_way / entry.name))
+        entry.rename(free_name(under_way / entry.name))
     done = directory / under_way.name.replace(_UNDER_WAY, _DONE)
     under_way.rename(done)
     sync_directory(directory)
@@ -67,7 +67,7 @@ def _entries(directory: Path) -> Iterator[Path]:
     yield from (directory / name for name in OWN if (directory / name).exists())
 
 
-def _free(path: Path) -> Path:
+def free_name(path: Path) -> Path:
     """Return this path, or the first one with a number behind it that does not exist: nothing is ever replaced."""
     names = (path.with_name(f"{path.name}-{number}") for number in count(2))
     return next(free for free in chain([path], names) if not free.exists())
