@@ -106,6 +106,7 @@ class Run:
         self._stopping = threading.Event()
         self._cleanup = contextlib.ExitStack()
         self._token = secrets.token_hex(16)
+        self._limits = options.limits
 
     def run(self, stop: Stop) -> None:
         """Start, say so, and go on until asked to stop; raises a WallarooError if the application cannot go on."""
