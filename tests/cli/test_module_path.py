@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import wallaroo
+from wallaroo.cli.loading import import_application
+from wallaroo.errors import ApplicationError
 
 SOURCES = str(Path(wallaroo.__file__).parents[1])
 
@@ -19,6 +21,36 @@ module = import_application(sys.argv[1])
 import colorsys, numpy
 print(module.__file__, getattr(module, "helper", None), colorsys.__file__, numpy.__file__, sep="\\n")
 print(os.environ["PYTHONPATH"])
+"""
+# How an application reaches the workers, and its decoder the process that accepts connections.
+WORKER = """
+import sys
+from pathlib import Path
+from wallaroo.engine.transport.shipping import pack, unpack
+def send(thing):
+    Path("../parcel").write_bytes(pack(thing))
+def receive():
+    return unpack(Path("../parcel").read_bytes())
+"""
+INGRESS = """
+import sys
+from pathlib import Path
+from wallaroo.ingress.config import IngressConfig, SourceEndpoint, dump_config, load_config
+def send(thing):
+    config = IngressConfig([SourceEndpoint("p", "127.0.0.1", 0, thing, "log")], "socket", "token")
+    Path("../parcel").write_bytes(dump_config(config))
+def receive():
+    with Path("../parcel").open("rb") as file:
+        return load_config(file).sources[0].decoder
+"""
+SEND = """
+from wallaroo.cli.loading import import_application
+send(import_application(sys.argv[1]).decode)
+"""
+RECEIVE = """
+decode = receive()
+import colorsys, numpy
+print(sys.modules[sys.argv[1]].__file__, decode(), colorsys.__file__, numpy.__file__, sep="\\n")
 """
 PLANTED = "raise SystemExit('a planted module was imported: ' + __file__)\n"
 
@@ -76,19 +108,72 @@ def test_an_application_finds_the_modules_beside_it_and_hides_none_of_the_others
     assert not Path(colors).is_relative_to(here)
     assert not Path(numpy).is_relative_to(here)
     assert said == (
-        "colorsys.py in this folder is not what `import colorsys` finds: Python, or a package that is installed, has a "
-        "module of this name. Rename yours if the application needs it.\n"
+        f"colorsys.py in this folder is not what `import colorsys` finds: that is {colors}. "
+        "Rename yours if the application needs it.\n"
     )
 
 
-@pytest.mark.parametrize("name", ["shop", "turtledemo"])
-def test_an_application_in_the_current_folder_comes_before_others_of_its_name(here, elsewhere, name):
-    for planted in ("colorsys", "numpy"):
-        (here / f"{planted}.py").unlink()
-    (here / f"{name}.py").write_text("helper = 'here'\n")
+# One that is elsewhere on the path, one of Python's own, and one of a package that is installed.
+@pytest.mark.parametrize("name", ["shop", "turtledemo", "py4j"])
+def test_an_application_in_the_current_folder_comes_before_others_of_its_name_and_alone(here, elsewhere, name):
+    (here / f"{name}.py").write_text("from goods import helper\n")
+    (here / "goods.py").write_text("helper = 'here'\n")
     (elsewhere / "shop.py").write_text("helper = 'elsewhere'\n")
-    (file, helper, *_), _ = load(name, here, elsewhere)
+    (file, helper, colors, numpy, _), _ = load(name, here, elsewhere)
     assert (file, helper) == (str(here / f"{name}.py"), "here")
+    assert not Path(colors).is_relative_to(here)
+    assert not Path(numpy).is_relative_to(here)
+
+
+@pytest.mark.parametrize("process", [WORKER, INGRESS])
+@pytest.mark.parametrize("name", ["shop", "turtledemo", "py4j"])
+def test_nor_does_it_hide_others_in_the_processes_that_are_started(here, elsewhere, process, name):
+    (here / name).mkdir()
+    (here / name / "__init__.py").write_text("from goods import helper\n\ndef decode():\n    return helper\n")
+    (here / "goods.py").write_text("helper = 'here'\n")
+    load(name, here, how=("-c", process + SEND))
+    (file, helper, colors, numpy), _ = load(name, elsewhere, how=("-P", "-c", process + RECEIVE))
+    assert (file, helper) == (str(here / name / "__init__.py"), "here")
+    assert not Path(colors).is_relative_to(here)
+    assert not Path(numpy).is_relative_to(here)
+
+
+def test_what_is_hidden_by_a_folder_inside_the_current_one_is_told_too(here):
+    (here / "shop.py").write_text("from goods import helper\nimport offers\n")
+    (here / "goods.py").write_text("helper = 'hidden'\n")
+    (here / "offers").mkdir()
+    (here / "offers" / "__init__.py").write_text("")
+    # As where the virtual environment lies in the project.
+    installed = here / ".venv" / "site-packages"
+    installed.mkdir(parents=True)
+    (installed / "goods.py").write_text("helper = 'installed'\n")
+    (_, helper, *_), said = load("shop", here, installed)
+    assert helper == "installed"
+    assert said == (
+        f"goods.py in this folder is not what `import goods` finds: that is {installed / 'goods.py'}. "
+        "Rename yours if the application needs it.\n"
+    )
+
+
+@pytest.mark.parametrize("variable", [":", "", "::"])
+def test_a_path_of_nothing_but_empty_entries_does_not_name_the_current_folder(here, variable):
+    # Wallaroo itself is found without the variable.
+    program = f"import sys\nsys.path.insert(1, {SOURCES!r})\n{PROGRAM}"
+    command = [sys.executable, "-P", "-c", program, "json"]
+    environment = {**os.environ, "PYTHONPATH": variable}
+    done = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    *_, numpy, path = done.stdout.splitlines()
+    assert not Path(numpy).is_relative_to(here)
+    assert path == ""
+
+
+def test_a_current_folder_that_was_deleted_is_told(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(ApplicationError, match=r"The current folder is not there any more.* Change to one that is"):
+        import_application("shop")
 
 
 def test_a_folder_that_only_has_the_name_of_the_application_is_not_taken_for_it(here, elsewhere):

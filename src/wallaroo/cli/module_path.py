@@ -2,7 +2,7 @@
 
 The current folder may be anybody's: a `numpy.py` in it must not take the place of the real one. Where the application
 itself is in it, its other modules are found there, but none that has the name of one of Python's own, or of a package
-that Wallaroo or the application use.
+that Wallaroo or the application use. Only the application, under its own name, comes before those.
 """
 
 from __future__ import annotations
@@ -13,26 +13,37 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from wallaroo.cli.screen import say
+from wallaroo.errors import ApplicationError
+from wallaroo.precedence import prefer
 
 
 def make_findable(application: str) -> None:
     """Put the current folder on the module path if the application's module is there."""
-    here = os.getcwd()  # noqa: PTH109 - as it is put into the import path
+    here = _current_folder()
     _take_off_what_nobody_named(here)
     name = application.partition(".")[0]
     if here not in sys.path and _is_in(name, here):
         add_folder(here, name)
 
 
+def _current_folder() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 - as it is put into the import path
+    except FileNotFoundError as error:
+        raise ApplicationError(
+            "The current folder is not there any more: it was deleted, or made anew. Change to one that is (for a new "
+            'one of the same name, write `cd "$PWD"`), and start again.'
+        ) from error
+
+
 def add_folder(folder: str, name: str) -> None:
     """Put an application's folder on the module path, last, so that nothing of what is installed is taken from it.
 
-    Where something else has the name of the application, the folder comes directly in front of that.
+    Only the application itself comes before others of its name.
     """
-    if folder in sys.path:
-        return
-    taken = (index for index, entry in enumerate(sys.path) if _is_in(name, entry))
-    sys.path.insert(next(taken, len(sys.path)), folder)
+    if folder not in sys.path:
+        sys.path.append(folder)
+        prefer([(name, folder)])
 
 
 def _take_off_what_nobody_named(here: str) -> None:
@@ -41,14 +52,15 @@ def _take_off_what_nobody_named(here: str) -> None:
     `PYTHONPATH=$PYTHONPATH:/more` has an empty entry where the variable was empty, and Python takes that for the
     current folder.
     """
-    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    variable = os.environ.get("PYTHONPATH")
+    named = variable.split(os.pathsep) if variable else []
     kept = [entry for entry in named if entry]
     if any(os.path.abspath(entry) == here for entry in kept):  # noqa: PTH100 - resolves no links
         return
     put_first = sys.path[:1] in ([""], [here]) and not sys.flags.safe_path
     if put_first:
         del sys.path[0]
-    if kept and len(kept) < len(named):
+    if len(kept) < len(named):
         os.environ["PYTHONPATH"] = os.pathsep.join(kept)  # For the processes that are started later.
         if here in sys.path:
             sys.path.remove(here)
@@ -72,8 +84,10 @@ def tell_hidden() -> None:
         return
     for path in sorted([*here.glob("*.py"), *(package.parent for package in here.glob("*/__init__.py"))]):
         found = sys.modules.get(path.stem)
-        if found is not None and not Path(getattr(found, "__file__", None) or "/").is_relative_to(here):
+        file = getattr(found, "__file__", None)
+        # What lies deeper may be the virtual environment, or any other folder of the path.
+        if found is not None and (file is None or Path(file).parent not in {here, here / path.stem}):
             say(
-                f"{path.name} in this folder is not what `import {path.stem}` finds: Python, or a package that is "
-                f"installed, has a module of this name. Rename yours if the application needs it."
+                f"{path.name} in this folder is not what `import {path.stem}` finds: that is "
+                f"{file or 'a part of Python itself'}. Rename yours if the application needs it."
             )

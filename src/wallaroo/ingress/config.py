@@ -13,6 +13,7 @@ import cloudpickle
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import SEGMENT_BYTES
+from wallaroo.precedence import prefer, preferred
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class IngressConfig:
     """Everything the ingress process needs to know.
 
     Whoever knows `token` may use the control socket at `control_path`. A segment of a log has at most about
-    `segment_bytes`, and fewer where the log's limit is small. `sys_path` is where the decoders' modules are found.
+    `segment_bytes`, and fewer where the log's limit is small. `sys_path` is where the decoders' modules are
+    found, and `preferred` which of them come from where before that.
     """
 
     sources: list[SourceEndpoint]
@@ -48,6 +50,7 @@ class IngressConfig:
     limits: Limits = field(default_factory=Limits)
     segment_bytes: int = SEGMENT_BYTES
     sys_path: list[str] = field(default_factory=lambda: list(sys.path))
+    preferred: list[tuple[str, str]] = field(default_factory=preferred)
 
 
 def dump_config(config: IngressConfig) -> bytes:
@@ -60,7 +63,7 @@ def dump_config(config: IngressConfig) -> bytes:
         body: bytes = cloudpickle.dumps(config)
     except Exception as error:
         raise WallarooError(_why_not(config, error)) from error
-    header = json.dumps({"sys_path": config.sys_path, "size": len(body)})
+    header = json.dumps({"sys_path": config.sys_path, "preferred": config.preferred, "size": len(body)})
     return header.encode() + b"\n" + body
 
 
@@ -69,6 +72,7 @@ def load_config(stream: BinaryIO) -> IngressConfig:
     header = json.loads(stream.readline())
     # Behind the writer's path comes our own, which may know the way to this very package.
     sys.path[:] = dict.fromkeys([*header["sys_path"], *sys.path])
+    prefer(header["preferred"])
     config: IngressConfig = pickle.loads(stream.read(header["size"]))
     return config
 

@@ -19,7 +19,6 @@ from wallaroo.files import reserve
 _SUMMARY_SECONDS = 10.0
 _ID_BYTES = 6
 """So few that an id can be copied by hand; parts of it that no other letter has are enough."""
-_PIECE = 1 << 16
 
 
 class DeadLetters:
@@ -87,13 +86,18 @@ def _line(record: Letter) -> str:
 
 
 def _append(path: Path, lines: bytes) -> None:
-    """Append lines, all of them or, where there is no room, none."""
+    """Append lines, all of them or, where there is no room, none.
+
+    What a crash has torn off gets an end, and stays: whoever follows the file may have read it, and would miss as much
+    of what is written in its place. Its batch is computed again, and brings its letters again.
+    """
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        size = _end_of_lines(file)
+        size = os.fstat(file).st_size
+        torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+        rest = memoryview(b"\n" + lines if torn else lines)
         # Somebody may follow the file, and would have seen the half that fitted on a full disk.
-        reserve(file, size + len(lines))
-        rest = memoryview(lines)
+        reserve(file, size + len(rest))
         try:
             # One write, unless the system takes less: whoever reads meanwhile sees as little of a half line as can be.
             while rest:
@@ -103,34 +107,6 @@ def _append(path: Path, lines: bytes) -> None:
             raise
     finally:
         os.close(file)
-
-
-def _end_of_lines(file: int) -> int:
-    """Make the file end with a whole line, and return where that is.
-
-    What a crash has torn off is cut: its batch is computed again, and brings its letters again. A line that only lacks
-    its end is a person's, and stays.
-    """
-    size = os.fstat(file).st_size
-    if not size or os.pread(file, 1, size - 1) == b"\n":
-        return size
-    last = _last_line(file, size)
-    if _parsed(last.decode(errors="replace")) is None:
-        os.ftruncate(file, size - len(last))
-        return size - len(last)
-    return size + os.write(file, b"\n")
-
-
-def _last_line(file: int, size: int) -> bytes:
-    pieces: list[bytes] = []
-    while size:
-        start = max(0, size - _PIECE)
-        _, newline, line = os.pread(file, size - start, start).rpartition(b"\n")
-        pieces.append(line)
-        if newline:
-            break
-        size = start
-    return b"".join(reversed(pieces))
 
 
 def read_letters(path: Path) -> Iterator[Letter]:

@@ -1,6 +1,6 @@
 """How the plan reaches the processes that run user code.
 
-A parcel is a file (or bytes) with two parts: the driver's import path, in JSON, and a pickle. The path comes
+A parcel is a file (or bytes) with two parts: where the driver's modules come from, in JSON, and a pickle. That comes
 first, because the pickle names classes and functions of the user's modules, which must be importable before it
 is read.
 """
@@ -24,6 +24,7 @@ import cloudpickle
 
 from wallaroo.errors import WallarooError
 from wallaroo.files import write_atomically
+from wallaroo.precedence import prefer, preferred
 from wallaroo.topology.model import Application
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def import_path() -> list[str]:
 
 def pack(obj: Any) -> bytes:
     """Return `obj` as a parcel."""
-    header = json.dumps({"path": import_path()}).encode()
+    header = json.dumps({"path": import_path(), "preferred": preferred()}).encode()
     body: bytes = cloudpickle.dumps(obj)
     return header + b"\n" + body
 
@@ -51,12 +52,14 @@ def unpack(parcel: bytes) -> Any:
 
 def _make_importable(header: bytes) -> None:
     """Add the folders of the path that are missing here, each in front of the one that it stands in front of there."""
+    there = json.loads(header)
     place = len(sys.path)
-    for entry in reversed(json.loads(header)["path"]):
+    for entry in reversed(there["path"]):
         if entry in sys.path:
             place = sys.path.index(entry)
         else:
             sys.path.insert(place, entry)
+    prefer(there.get("preferred", ()))  # An earlier release has none.
 
 
 def make_importable(parcel: Path) -> None:
