@@ -11,7 +11,7 @@ import uuid
 import psutil
 import pytest
 
-from wallaroo import warden
+from wallaroo import warden, wards
 
 MARK = "WALLAROO_TEST_MARK"
 PATIENCE = 60
@@ -75,7 +75,7 @@ def test_everything_ends_with_whoever_asked_for_it_and_a_lock_is_held_until_then
     lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
     asks = subprocess.Popen(
-        [sys.executable, "-c", ASKS, warden.__file__, STUBBORN, str(lock)],
+        [sys.executable, "-c", ASKS, warden.__file__, STUBBORN + "time.sleep(600)", str(lock)],
         stdout=subprocess.PIPE,
         env=marked,
         pass_fds=[lock],
@@ -97,6 +97,81 @@ def test_what_a_command_leaves_behind_ends_with_it(marked):
     assert asked.wait(PATIENCE) == 0
     assert alive(marked) == []
     asked.stdin.close()
+
+
+# A warden on a system that answers otherwise: it refuses to end some processes, or tells nothing of any.
+ODD_SYSTEM = """
+import os, runpy, sys
+kill, listdir = os.kill, os.listdir
+def refusing(process, number):
+    with open(f"/proc/{process}/cmdline") as file:
+        if file.read().endswith("untouchable\\0"):
+            raise PermissionError(1, "Operation not permitted")
+    kill(process, number)
+def hiding(path):
+    if path == "/proc":
+        raise FileNotFoundError(2, "No such file or directory")
+    return listdir(path)
+if sys.argv[1] == "refuses":
+    os.kill = refusing
+else:
+    os.listdir = hiding
+sys.argv[:] = sys.argv[2:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_what_may_not_be_killed_keeps_neither_the_others_nor_the_lock(marked, tmp_path):
+    lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    sleeps = "import os, time; os.write(1, b'up\\n'); time.sleep(600)"
+    script = f'"{sys.executable}" -c "{sleeps}" untouchable & "{sys.executable}" -c "{sleeps}" & wait'
+    asked = subprocess.Popen(
+        [sys.executable, "-c", ODD_SYSTEM, "refuses", warden.__file__, "setsid", "-w", "sh", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=marked,
+        pass_fds=[lock],
+    )
+    os.close(lock)
+    for _ in range(2):
+        assert asked.stdout.readline() == b"up\n"
+    asked.stdin.close()
+    assert asked.wait(PATIENCE) == 1
+    with (tmp_path / "lock").open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    (left,) = alive(marked)
+    assert left.cmdline()[-1] == "untouchable"
+    left.kill()
+    assert asked.stderr.read() == b""
+    asked.stdout.close()
+    asked.stderr.close()
+
+
+def test_without_proc_the_commands_group_is_ended(marked):
+    asked = subprocess.Popen(
+        [sys.executable, "-c", ODD_SYSTEM, "hides", warden.__file__, "sh", "-c", "sleep 600 & echo up; wait"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=marked,
+    )
+    assert asked.stdout.readline() == b"up\n"
+    asked.stdin.close()
+    assert asked.wait(PATIENCE) == 1
+    wait_until_none(marked)
+    asked.stdout.close()
+
+
+@pytest.mark.timeout(PATIENCE)
+def test_a_warden_that_was_stopped_ends_what_it_has_to(marked, monkeypatch):
+    monkeypatch.setattr(wards, "_PATIENCE_SECONDS", 10 * PATIENCE)
+    asked = wards.start(["sh", "-c", "sleep 600 & echo up; wait"], None, env=marked, stdout=subprocess.PIPE)
+    assert asked.stdout.readline() == b"up\n"
+    asked.send_signal(signal.SIGSTOP)
+    wards.end(asked)
+    assert alive(marked) == []
+    asked.stdout.close()
 
 
 def test_a_command_goes_with_a_warden_that_is_killed(marked):

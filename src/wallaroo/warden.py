@@ -3,10 +3,11 @@
 As a program (`python -I -S warden.py COMMAND ...`) it runs a command whose processes start others, which it could not
 know of: when its standard input ends, because whoever holds the other end is gone, or when the command has ended, all
 of them are killed. Until the last one is gone it stays, and keeps open whatever file descriptors it was given, so a
-lock among them is held as long as anything of the command runs.
+lock among them is held as long as anything of the command runs. The command does not get them: what cannot be killed,
+for it has become another user's, holds no lock.
 
 On Linux the processes are found whatever they do: those whose parents have ended become children of this one.
-Elsewhere only the command's own process group is ended, and the rest is left to notice it.
+Elsewhere, or without `/proc`, only the command's process group is ended, and the rest is left to notice it.
 
 It imports nothing but the standard library, and is run without the paths of any other packages: it starts in a moment.
 """
@@ -27,8 +28,10 @@ _LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _STDIN = 0
+_STDERR = 2
 _LOOK_SECONDS = 0.005
 _NOT_EXECUTED = 127
+_ENDED = (b"Z", b"X")
 
 
 def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
@@ -57,6 +60,7 @@ class _Warden:
         end_with_parent(signal.SIGTERM)
         if _LINUX:
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        _keep_for_oneself()
         self._child = _start(command)
 
     def _end(self, *_: object) -> None:
@@ -87,24 +91,48 @@ class _Warden:
         return True
 
     def end_all(self) -> None:
-        """Kill whatever runs, until nothing does."""
-        if not _LINUX:
-            if self._status is None:
-                os.killpg(0, signal.SIGKILL)  # And with it this process.
-            return
+        """Kill whatever runs, until nothing does, or only what this process may not kill."""
+        if self._status is None:
+            with suppress(OSError):
+                os.killpg(self._child, signal.SIGKILL)
         while self._reap():
-            for process in _descendants(os.getpid()):
-                with suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
+            found = _descendants(os.getpid())
+            if self._status is None:
+                found.append(self._child)  # Also where there is nothing to be read of it.
+            if not sum(map(_kill, found)):
+                return
             time.sleep(_LOOK_SECONDS)
+
+
+def _kill(process: int) -> bool:
+    """Kill a process, and tell whether that is allowed."""
+    try:
+        os.kill(process, signal.SIGKILL)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _keep_for_oneself() -> None:
+    """Keep the files that this process was given from the command."""
+    with suppress(OSError):
+        for entry in os.listdir("/dev/fd"):  # noqa: PTH208 - without pathlib it starts faster
+            with suppress(OSError):
+                if int(entry) > _STDERR:
+                    os.set_inheritable(int(entry), False)
 
 
 def _start(command: list[str]) -> int:
     warden = os.getpid()
     child = os.fork()
     if child:
+        with suppress(OSError):  # It may have done so itself already, and more.
+            os.setpgid(child, child)
         return child
     try:
+        os.setpgid(0, 0)
         end_with_parent()
         if os.getppid() == warden:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -117,19 +145,27 @@ def _start(command: list[str]) -> int:
 
 
 def _descendants(ancestor: int) -> list[int]:
-    """Return the ids of all processes below one."""
+    """Return the ids of all processes below one, but for those that have ended; none where the system does not tell."""
     children = defaultdict(list)
-    for entry in os.listdir("/proc"):  # noqa: PTH208 - without pathlib it starts faster
-        with suppress(OSError, ValueError):
+    ended = {ancestor}
+    try:
+        entries = os.listdir("/proc")  # noqa: PTH208 - without pathlib it starts faster
+    except OSError:
+        return []
+    for entry in entries:
+        with suppress(OSError, ValueError, IndexError):
             process = int(entry)
             with open(f"/proc/{process}/stat", "rb") as file:  # noqa: PTH123
-                # The name, in parentheses, may have spaces and parentheses in it; the parent is the second word behind.
-                parent = int(file.read().rpartition(b")")[2].split()[1])
-            children[parent].append(process)
+                # The name, in parentheses, may have spaces and parentheses in it; behind it are state and parent.
+                state, parent, *_ = file.read().rpartition(b")")[2].split()
+            children[int(parent)].append(process)
+            # Somebody else may never ask how it has ended.
+            if state in _ENDED:
+                ended.add(process)
     found = [ancestor]
     for process in found:
         found += children[process]
-    return found[1:]
+    return [process for process in found if process not in ended]
 
 
 def main(command: list[str]) -> None:

@@ -29,6 +29,10 @@ FINAL = [
 ]
 
 
+def calls(number):
+    return {f"call {each}": f"step {each}" for each in range(number)}
+
+
 @pytest.fixture
 def interrupted():
     return threading.Event()
@@ -97,11 +101,21 @@ def test_workers_that_keep_dying_end_the_run_after_some_tries(run, notices, fail
 
 def test_the_tries_begin_anew_with_each_message_that_is_found_to_be_fatal(run):
     for found in range(10):
-        assert all(run.wait(LOST[0], batches=0, fatal_calls=found) for _ in range(4))
+        assert all(run.wait(LOST[0], batches=0, fatal_calls=calls(found)) for _ in range(4))
     # Those of the next batch are counted from the beginning.
-    assert all(run.wait(LOST[0], batches=1, fatal_calls=found) for found in (0, 0, 0, 1, 1, 1, 1))
+    assert all(run.wait(LOST[0], batches=1, fatal_calls=calls(found)) for found in (0, 0, 0, 1, 1, 1, 1))
     with pytest.raises(WallarooError, match="The application cannot go on"):
-        run.wait(LOST[0], batches=1, fatal_calls=1)
+        run.wait(LOST[0], batches=1, fatal_calls=calls(1))
+
+
+def test_fatal_messages_are_told_when_they_are_found_and_too_many_end_the_run(run, notices):
+    for found in range(1, 10):
+        for _ in range(2):
+            assert run.wait(LOST[0], batches=0, fatal_calls=calls(found))
+    told = "A message has killed its worker, twice, at step {}: it becomes a dead letter with its batch."
+    assert [notice for notice in notices if "killed" in notice] == [told.format(number) for number in range(9)]
+    with pytest.raises(WallarooError, match="10 messages of one batch have killed their workers, the last at step 9"):
+        run.wait(LOST[0], batches=0, fatal_calls=calls(10))
 
 
 def test_a_full_disk_is_waited_for_as_often_as_it_takes_and_uses_up_no_tries(run, monkeypatch):

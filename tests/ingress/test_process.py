@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from pathlib import Path
 
 import psutil
 import pytest
@@ -289,6 +290,35 @@ def test_the_process_ends_when_its_parent_dies(tmp_path, stands_still):
         parent.kill()
     psutil.wait_procs([child], timeout=60)
     assert not child.is_running()
+
+
+def make_starting_decoder(note):
+    """Return a decoder whose process starts another one, in a session of its own."""
+
+    class Starting:
+        def header_length(self):
+            return 4
+
+        def payload_length(self, header):
+            other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+            Path(note).write_text(str(other.pid))
+            return int.from_bytes(header)
+
+        def decode(self, payload):
+            return payload
+
+    return Starting
+
+
+def test_what_user_code_has_started_ends_with_the_process(make_ingress, tmp_path):
+    ingress = make_ingress(decoder=make_starting_decoder(str(tmp_path / "note")))
+    ingress.send([b"1"])
+    ingress.wait_for_end(1)
+    other = psutil.Process(int((tmp_path / "note").read_text()))
+    assert other.is_running()
+    ingress.process.stop()
+    psutil.wait_procs([other], timeout=60)
+    assert not other.is_running()
 
 
 def test_a_client_gives_up_on_a_process_that_stays_away(tmp_path):

@@ -27,7 +27,7 @@ from ..ports import free_port  # noqa: TID252 - tests are not installed
 PATIENCE = 180
 """How long anything may take on a machine that is busy with other things."""
 
-LEFT_SECONDS = 10
+LEFT_SECONDS = 5
 """How long after a run's end anything of it may be there, on such a machine; on an idle one it is hardly noticed."""
 
 MARK = "WALLAROO_TEST_RUN"
@@ -171,6 +171,11 @@ def _mark_of(process):
 def family(run):
     """Return the processes that a run, or another process, has started."""
     return [process for process in psutil.Process(run.pid).children(recursive=True) if _runs(process)]
+
+
+def ingress_of(run):
+    """Return the process that accepts connections, in a list; an empty one where it does not run."""
+    return [process for process in family(run) if process.cmdline()[1:] == ["-P", "-m", "wallaroo.ingress"]]
 
 
 def busy_workers(run):

@@ -53,7 +53,11 @@ def test_a_killed_warden_is_a_killed_jvm(machida, tmp_path):
     places = ["--in", "127.0.0.1:0", "--out", unused_address(), "--resilience-dir", tmp_path / "home"]
     run = machida("--application-module", "word_count", *places)
     run.wait_until(lambda: has_reached(run, "the first Python worker"), "the first Python worker")
-    (warden,) = [process for process in run.everything() if any("warden.py" in word for word in process.cmdline())]
+    (warden,) = [
+        process
+        for process in run.everything()
+        if "warden.py" in " ".join(process.cmdline()) and "wallaroo.ingress" not in process.cmdline()
+    ]
     warden.kill()
     assert run.exit_code() == 1
     assert "Spark's process has ended unexpectedly: it was killed" in run.output

@@ -7,7 +7,7 @@ import time
 import psutil
 import pytest
 
-from .harness import PATIENCE, frame, send, values_by_key
+from .harness import PATIENCE, frame, ingress_of, send, values_by_key
 
 LIMIT = 1 << 20
 BOUND = LIMIT + (1 << 19)
@@ -48,8 +48,7 @@ class Watch(threading.Thread):
 
 def resident(run):
     """Return the memory that machida and the process that accepts connections have in use."""
-    children = psutil.Process(run.pid).children()
-    [ingress] = [each for each in children if "wallaroo.ingress" in each.cmdline()]
+    [ingress] = ingress_of(run)
     return psutil.Process(run.pid).memory_info().rss, ingress.memory_info().rss, len(ingress.net_connections("tcp4"))
 
 

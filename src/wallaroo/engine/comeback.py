@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from wallaroo.connectors.base import Notice
@@ -21,6 +21,7 @@ ENOUGH_ROOM = 16 << 20
 """How many bytes must be free before a query is started again. New state stores take four of these MiB each."""
 
 _TRIES = 4
+_MOST_FATAL_CALLS = 10
 _LONGEST_PAUSE = 30.0
 _LOOK_SECONDS = 0.5
 _TRY_ANYWAY_SECONDS = 60.0
@@ -45,28 +46,26 @@ class Comeback:
         self._tries = 0
         self._waits = 0
         self._batches = 0
-        self._fatal_calls = 0
+        self._fatal_calls: set[str] = set()
 
     def passes(self, failure: str) -> bool:
         """Tell whether the cause of a failure may go away by itself, or with a little help, while the run goes on."""
         return _says_no_room(failure) or bool(_LOST.search(failure)) or self._full_folder() is not None
 
-    def wait(self, failure: str, batches: int, fatal_calls: int = 0) -> bool:
+    def wait(self, failure: str, batches: int, fatal_calls: Mapping[str, str] | None = None) -> bool:
         """Return true when the query may start again, and false when the run is asked to stop instead.
 
-        `batches` is how many batches have been done so far, and `fatal_calls` how many calls are left out of the next
-        one, for workers have died at them: with each of both the tries begin anew.
+        `batches` is how many batches have been done so far, and `fatal_calls` which calls, with their steps, are left
+        out of the next one, for workers have died at them: with each of both the tries begin anew.
 
         Raises:
-            WallarooError: The failure is not one that passes, or it came too often.
+            WallarooError: The failure is not one that passes, or it came too often, or for too many messages.
         """
         self.progress(batches)
         if _says_no_room(failure):
             self._waits += 1
             return self._room_comes(cause(failure))
-        if fatal_calls > self._fatal_calls:
-            self._fatal_calls = fatal_calls
-            self._tries = 0
+        self._take_note_of(fatal_calls or {})
         self._tries += 1
         if not self.passes(failure) or self._tries > _TRIES:
             raise cannot_go_on(cause(failure), self._home)
@@ -81,10 +80,24 @@ class Comeback:
         if batches == self._batches:
             return
         self._batches = batches
-        self._tries = self._waits = self._fatal_calls = 0
+        self._tries = self._waits = 0
+        self._fatal_calls.clear()
         if self._trouble:
             self._trouble = ""
             self._notice("The application goes on.")
+
+    def _take_note_of(self, fatal_calls: Mapping[str, str]) -> None:
+        """Tell which messages have been found to be fatal since the last time; too many are the program's fault."""
+        for call in fatal_calls.keys() - self._fatal_calls:
+            self._fatal_calls.add(call)
+            self._tries = 0
+            step = fatal_calls[call]
+            if len(self._fatal_calls) >= _MOST_FATAL_CALLS:
+                found = len(self._fatal_calls)
+                raise cannot_go_on(
+                    f"{found} messages of one batch have killed their workers, the last at {step}", self._home
+                )
+            self._notice(f"A message has killed its worker, twice, at {step}: it becomes a dead letter with its batch.")
 
     def _full_folder(self) -> Path | None:
         return next((folder for folder in self._folders if room_in(folder) < ENOUGH_ROOM), None)

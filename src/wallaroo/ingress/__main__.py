@@ -1,6 +1,7 @@
 """The ingress process: `python -m wallaroo.ingress`, started and supervised by `IngressProcess`.
 
-The configuration comes on standard input; when that ends, the parent has died and so does this process.
+The configuration comes on standard input, and later a word when it is time to stop; when that ends, the parent has died
+and so does this process.
 On standard output it writes lines of JSON: `ready` with the addresses or `error`, later `notice`s.
 """
 
@@ -64,8 +65,7 @@ async def _serve(config: IngressConfig, output: _Output) -> None:
             stopped.set_result(politely)
 
     def parent_spoke() -> None:
-        if not os.read(0, 4096):
-            stop(politely=False)
+        stop(politely=bool(os.read(0, 4096)))
 
     loop.add_reader(0, parent_spoke)
     loop.add_signal_handler(signal.SIGTERM, lambda: stop(politely=True))
@@ -74,7 +74,7 @@ async def _serve(config: IngressConfig, output: _Output) -> None:
         control = ControlChannel(server, config.control_path, config.token)
         await control.start()
         try:
-            output.write(ready=await server.start())
+            output.write(ready=await server.start(), pid=os.getpid())
             if await stopped:
                 await server.drain()
         finally:

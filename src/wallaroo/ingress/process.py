@@ -9,11 +9,13 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import wallaroo.errors
+from wallaroo import wards
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.config import IngressConfig, dump_config
 
@@ -33,11 +35,13 @@ class IngressProcess:
     def __init__(
         self, config: IngressConfig, on_notice: Callable[[str], None] | None = None, lock: int | None = None
     ) -> None:
-        """Prepare a process; `lock`, a file descriptor, stays open as long as it runs."""
+        """Prepare a process; `lock`, a file descriptor, stays open as long as it runs, or anything it has started."""
         self._config = config
         self._lock = lock
         self._on_notice = on_notice or _ignore
         self._child: subprocess.Popen[bytes] | None = None
+        """Its warden: user code runs in the process, too, and may start others."""
+        self._pid: int | None = None
         self._stopping = threading.Event()
         self._starting = threading.Lock()
         self._supervisor: threading.Thread | None = None
@@ -46,7 +50,7 @@ class IngressProcess:
     def pid(self) -> int | None:
         """Return the id of the process, or None if it does not run."""
         child = self._child
-        return child.pid if child is not None and child.poll() is None else None
+        return self._pid if child is not None and child.poll() is None else None
 
     def start(self) -> dict[str, tuple[str, int]]:
         """Start the process and return for each source that listens its address.
@@ -73,12 +77,12 @@ class IngressProcess:
             child = self._child
         if child is None:
             return
-        child.terminate()
-        try:
-            child.wait(timeout)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
+        if self._pid is not None:
+            # The pipe is closed where it has died in this moment.
+            with suppress(OSError, ValueError, subprocess.TimeoutExpired):
+                _say_stop(child)
+                child.wait(timeout)
+        wards.end(child)
         if self._supervisor is not None and self._supervisor is not threading.current_thread():
             self._supervisor.join()
         _close_pipes(child)
@@ -87,14 +91,13 @@ class IngressProcess:
         with self._starting:
             if self._stopping.is_set():
                 raise WallarooError("The process that accepts connections is being stopped.")
-            child = self._child = subprocess.Popen(
+            self._pid = None
+            child = self._child = wards.start(
                 # Without -P a file in the working directory could take the place of a standard module.
                 [sys.executable, "-P", "-m", "wallaroo.ingress"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                self._lock,
                 env={**os.environ, "PYTHONPATH": _python_path()},
-                pass_fds=[] if self._lock is None else [self._lock],
-                start_new_session=True,
+                stdout=subprocess.PIPE,
             )
         assert child.stdin is not None
         assert child.stdout is not None
@@ -105,11 +108,11 @@ class IngressProcess:
         except BrokenPipeError:
             line = None
         except BaseException:
-            child.kill()
-            child.wait()
+            wards.end(child)
             _close_pipes(child)
             raise
         if line is not None and "ready" in line:
+            self._pid = line["pid"]
             return {name: (host, port) for name, (host, port) in line["ready"].items()}
         child.wait()
         _close_pipes(child)
@@ -165,6 +168,12 @@ class IngressProcess:
                     self._on_notice("The process that accepts connections runs again.")
                 break
         return pause
+
+
+def _say_stop(child: subprocess.Popen[bytes]) -> None:
+    assert child.stdin is not None
+    child.stdin.write(b"stop\n")
+    child.stdin.flush()
 
 
 def _python_path() -> str:

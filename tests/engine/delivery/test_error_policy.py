@@ -55,6 +55,12 @@ def test_fail_stops_at_the_first_error_and_tells_all_of_it():
     assert stopped.value.exit_code == 7
 
 
+def test_fail_does_not_wait_for_a_batch_whose_messages_kill_workers():
+    policy("10/s")[0].judge_fatal("step 1 ('count' of 'words')")
+    with pytest.raises(ErrorPolicyError, match=r"Workers have died, twice, at step 1 \('count' of 'words'\)"):
+        policy("fail")[0].judge_fatal("step 1 ('count' of 'words')")
+
+
 @pytest.mark.parametrize(("text", "seconds"), [("10/s", 1), ("10/min", 60), ("10/h", 3600)])
 def test_a_rate_allows_so_many_in_its_time(text, seconds):
     policy_, clock = policy(text)

@@ -1,6 +1,8 @@
 """The bridge to Spark's JVM: no port, nobody without the token, and nothing that an interrupt could tear down."""
 
+import contextlib
 import os
+import resource
 import socket
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -106,6 +108,24 @@ class Task:
         """Which interface of Java's this is."""
 
         implements = ("java.util.concurrent.Callable",)
+
+
+def test_too_many_open_files_are_not_the_end(bridge):
+    (jvm,) = [process for process in psutil.Process().children(recursive=True) if process.name() == "java"]
+    limits = resource.prlimit(jvm.pid, resource.RLIMIT_NOFILE)
+    # What it needs for a connection comes too late, or for half of it.
+    for more in range(4):
+        resource.prlimit(jvm.pid, resource.RLIMIT_NOFILE, (jvm.num_fds() + more, limits[1]))
+        with socket.socket(socket.AF_UNIX) as stranger:
+            stranger.connect(bridge.java_parameters.address)
+            stranger.settimeout(0.5)
+            with contextlib.suppress(OSError):
+                stranger.recv(1)
+        resource.prlimit(jvm.pid, resource.RLIMIT_NOFILE, limits)
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.connect(bridge.java_parameters.address)
+        stranger.sendall(b"A\nwrong\n")
+        assert stranger.makefile("rb").read().startswith(b"!")
 
 
 def test_a_thread_that_is_interrupted_gets_its_answer(bridge):

@@ -1,5 +1,6 @@
 """Workers that die at a message, as real processes without Spark: the message becomes a dead letter where it is."""
 
+import fcntl
 import os
 import pickle
 import signal
@@ -212,7 +213,7 @@ def test_those_that_spark_ends_for_the_fault_of_others_count_for_nothing(tmp_pat
     assert Deaths(tmp_path).at(Task(("slow",), 0))
     assert fatal(tmp_path, "slow") == set()
     assert fatal(tmp_path, "fatal") == {"2 step 1 0"}
-    assert Deaths(tmp_path).number() == 1
+    assert list(Deaths(tmp_path).steps().values()) == ["2 step 1 0"]
 
 
 def test_a_call_is_fatal_at_the_second_death_in_the_same_task(tmp_path, died_at):
@@ -256,7 +257,7 @@ def test_between_calls_nobody_is_at_fault(tmp_path):
         assert in_child(run) is None
     blame_before(tmp_path, Attempt(1, 0, 1))
     assert Deaths(tmp_path).at(Task(("task",), 0))
-    assert Deaths(tmp_path).number() == 0
+    assert Deaths(tmp_path).steps() == {}
 
 
 def test_where_notes_cannot_be_written_the_work_goes_on():
@@ -266,3 +267,104 @@ def test_where_notes_cannot_be_written_the_work_goes_on():
     note.no_call()
     note.end()
     assert note.file_for_trace() is None
+
+
+def test_torn_lines_and_a_folder_that_is_gone_are_no_error(tmp_path, died_at):
+    for number in range(2):
+        died_at("one", "a", Attempt(1, 0, number))
+    (tmp_path / "blamed").write_text("1 0 0\n1 0 1\n\n1 0")
+    assert fatal(tmp_path, "one") == {"a"}
+    assert Deaths(tmp_path / "gone").steps() == {}
+    blame(tmp_path / "gone", "Task 0 in stage 1.0 failed 4 times")
+
+
+def test_a_note_is_seen_only_when_it_is_locked(tmp_path, monkeypatch):
+    seen = []
+    lock = fcntl.lockf
+    monkeypatch.setattr(
+        fcntl, "lockf", lambda *args: (seen.append([p.name[0] for p in tmp_path.iterdir()]), lock(*args))
+    )
+    NoteWriter(tmp_path)
+    assert seen == [["."]]
+    (path,) = tmp_path.iterdir()
+    assert path.name[0] != "."
+
+
+def test_the_tasks_of_a_stage_that_runs_again_are_not_taken_for_its_partitions(tmp_path, died_at):
+    for number in range(2):
+        died_at("one", "a", Attempt(1, 0, number))
+    blame(tmp_path, "Task 0 in stage 1.1 failed 4 times")
+    assert fatal(tmp_path, "one") == set()
+
+
+def test_calls_are_counted_for_each_step():
+    made = []
+
+    class Note:
+        call = staticmethod(made.append)
+
+        def no_call(self):
+            """Nothing is to be done."""
+
+    watch = Watch({}, Note())
+    watch.message = lambda: 17
+    one, other = watch.over(str, "one"), watch.over(str, "other")
+    for step in (one, other, one):
+        step("a")
+    assert made == ["one\t17 1", "other\t17 1", "one\t17 2"]
+
+
+class GivenUpError(Exception):
+    """A job has been given up."""
+
+
+class JobsWorker(MortalWorker):
+    """Gives up a job at the third death in its second stage; what happens then, before the next, is `between`."""
+
+    def __init__(self, plan, notes, between):
+        super().__init__(plan, notes)
+        self._between = between
+
+    def _run(self, run):
+        if self._between is not None and self._stages == 1:
+            between, self._between = self._between, None
+            self._stages += 1
+            for number in range(3):
+                running = Running(0, Attempt(self._stages, 0, number))
+                worker = Worker(self.plan, attempts=Attempts(str(self._notes), lambda running=running: running))
+                assert in_child(lambda worker=worker: run(worker)) is None
+            between()
+            blame(self._notes, f"Task 0 in stage {self._stages}.0 failed 3 times")
+            raise GivenUpError
+        return super()._run(run)
+
+
+def test_what_moves_in_its_chunk_is_not_taken_for_what_was_there_before(make, tmp_path):
+    flaky = tmp_path / "flaky"
+    flaky.touch()
+
+    def check(text):
+        if text == "a1" and flaky.exists():
+            raise OSError("service not reachable")
+        return text
+
+    def remember(text, texts):
+        if text == "a3":
+            dies(text)
+        texts[text] = 1
+        return text, True
+
+    for folder in ("home", "notes"):
+        (tmp_path / folder).mkdir()
+    step = make.state_step(remember, key=lambda text: text[0])
+    pipeline = make.pipeline("p", make.step(named("check", check)), step, encoders=[str], decode=bytes.decode)
+    query = Query(make.plan(pipeline), tmp_path / "home")
+    query.workers = [JobsWorker(query.plan, tmp_path / "notes", flaky.unlink)]
+    query.append("p", [b"a0", b"a1", b"a2", b"a3", b"a4"])
+    with pytest.raises(GivenUpError):
+        query.chunks(tasks=1)
+    query.read.clear()
+    letters = [
+        letter for chunk in query.chunks(tasks=1) if chunk.route == DEAD_LETTERS for letter in load_records(chunk.body)
+    ]
+    assert [letter["message"] for letter in letters] == ["'a3'"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 from tests.system.cluster import Cluster
-from tests.system.harness import PATIENCE, READY, Machida, busy_workers, family
+from tests.system.harness import PATIENCE, READY, Machida, busy_workers, family, ingress_of
 
 from .oracle import Known
 from .receiver import ChaosReceiver
@@ -66,7 +66,7 @@ class Application:
                 case Fault.KILL_JVM | Fault.FREEZE_JVM:
                     return [process for process in family(self.run) if process.name() == "java"]
                 case Fault.KILL_INGRESS | Fault.FREEZE_INGRESS:
-                    return [process for process in family(self.run) if process.cmdline()[-1:] == ["wallaroo.ingress"]]
+                    return ingress_of(self.run)
                 case Fault.KILL_EXECUTOR:
                     return self._cluster.executors() if self._cluster else []
                 case _:

@@ -96,12 +96,21 @@ class Egress:
         if self._notes is not None:
             forget_deaths(self._notes)
 
-    def fatal_calls(self, failure: str) -> int:
-        """Return how many calls of user code have been found, in the batch that has failed, to be a worker's death."""
+    def fatal_calls(self, failure: str) -> dict[str, str]:
+        """Return which calls of user code have been found, in the batch that has failed, to be a worker's death.
+
+        Each comes with its step.
+
+        Raises:
+            ErrorPolicyError: There are some, and the first message that fails is to be the end.
+        """
         if self._notes is None:
-            return 0
+            return {}
         blame(self._notes, failure)
-        return Deaths(self._notes).number()
+        steps = Deaths(self._notes).steps()
+        for step in steps.values():
+            self._policy.judge_fatal(step)
+        return steps
 
     def deliver(self, batch: int, chunks: Iterable[Chunk]) -> None:
         """Deliver the chunks of a batch, which are in order for each route."""

@@ -189,10 +189,15 @@ def _left_behind(folder: Path, number: str) -> str:
         with suppress(OSError):  # Others' processes, and those that have just ended.
             if any(file.samefile(folder / LOCK) for file in (process / "fd").iterdir() if file.exists()):
                 holders.append(process.name)
-    who = f"process {' and '.join(holders)}" if holders else "a process"
+    if not holders:
+        return (
+            f"Something is using {folder}, and cannot be seen from here: another run (process {number} of another "
+            "container or machine, say), or what one has left. "
+            "End it first, or choose another directory with --resilience-dir."
+        )
     return (
-        f"A run that has ended (process {number}) has left something running that still uses {folder}: {who}. "
-        "End that first, or choose another directory with --resilience-dir."
+        f"A run that has ended (process {number}) has left something running that still uses {folder}: "
+        f"process {' and '.join(holders)}. End that first, or choose another directory with --resilience-dir."
     )
 
 

@@ -35,7 +35,6 @@ import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.Paths;
 import java.util.Collections;
-import java.util.Iterator;
 import java.util.concurrent.TimeUnit;
 import javax.net.SocketFactory;
 import py4j.JavaServer;
@@ -69,6 +68,7 @@ public class Bridge {
 
   /** py4j's server, which would listen on a port. */
   static class Server extends JavaServer {
+    private static final long ACCEPT_AGAIN_MILLISECONDS = 50L;
     private final Path path;
     private ServerSocketChannel door;
 
@@ -93,11 +93,15 @@ public class Bridge {
     public void run() {
       getGateway().startup();
       addListener(this);
-      try {
-        while (true) { processSocket(new UnixSocket(door.accept())); }
-      } catch (IOException closed) {
-        removeListener(this);
+      while (door.isOpen()) {
+        try {
+          processSocket(new UnixSocket(door.accept()));
+        } catch (IOException refused) {
+          // The door is closed, or there are too many open files just now.
+          try { Thread.sleep(ACCEPT_AGAIN_MILLISECONDS); } catch (InterruptedException ignored) { }
+        }
       }
+      removeListener(this);
     }
 
     public void shutdown(boolean callbacks) {
@@ -146,18 +150,23 @@ public class Bridge {
    */
   static class UnixSocket extends Socket {
     private final SocketChannel channel;
-    private final Selector readable;
-    private final Selector writable;
+    private Selector readable;
+    private Selector writable;
     private volatile int timeout = 0;
 
     UnixSocket(SocketChannel channel) throws IOException {
       super((SocketImpl) null);
       this.channel = channel;
-      readable = Selector.open();
-      writable = Selector.open();
-      channel.configureBlocking(false);
-      channel.register(readable, SelectionKey.OP_READ);
-      channel.register(writable, SelectionKey.OP_WRITE);
+      try {
+        readable = Selector.open();
+        writable = Selector.open();
+        channel.configureBlocking(false);
+        channel.register(readable, SelectionKey.OP_READ);
+        channel.register(writable, SelectionKey.OP_WRITE);
+      } catch (IOException error) {
+        close();
+        throw error;
+      }
     }
 
     int read(ByteBuffer buffer) throws IOException {
@@ -210,8 +219,8 @@ public class Bridge {
 
     public void close() throws IOException {
       channel.close();
-      readable.close();
-      writable.close();
+      if (readable != null) { readable.close(); }
+      if (writable != null) { writable.close(); }
     }
   }
 
@@ -294,14 +303,21 @@ public class Bridge {
       for (int table = 0; table < TABLES.length; table++) {
         if (!Files.exists(TABLES[table], new LinkOption[0])) { continue; }
         told = true;
-        Iterator lines = Files.readAllLines(TABLES[table], StandardCharsets.US_ASCII).iterator();
-        lines.next();
-        while (lines.hasNext()) {
-          String[] words = ((String) lines.next()).trim().split("\\s+");
-          // An IPv4 address is the end of the IPv6 address that stands for it.
-          if (words[1].endsWith(local) && words[2].endsWith(remote) && words[3].equals(ESTABLISHED)) {
-            if (Integer.parseInt(words[7]) != user) { return false; }
-            found = true;
+        // Others can make the tables long: one thread at a time reads them, and has one line of them at a time.
+        synchronized (TABLES) {
+          BufferedReader lines = Files.newBufferedReader(TABLES[table], StandardCharsets.US_ASCII);
+          try {
+            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+              if (line.indexOf(local) < 0 || line.indexOf(remote) < 0) { continue; }
+              String[] words = line.trim().split("\\s+");
+              // An IPv4 address is the end of the IPv6 address that stands for it.
+              if (words[1].endsWith(local) && words[2].endsWith(remote) && words[3].equals(ESTABLISHED)) {
+                if (Integer.parseInt(words[7]) != user) { return false; }
+                found = true;
+              }
+            }
+          } finally {
+            lines.close();
           }
         }
       }

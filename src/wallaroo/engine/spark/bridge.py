@@ -11,7 +11,6 @@ import secrets
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -29,7 +28,7 @@ from py4j.clientserver import (
 )
 from py4j.java_gateway import java_import
 
-from wallaroo import warden
+from wallaroo import wards
 
 _SOURCE = Path(__file__).with_name("Bridge.java")
 _COMPILER = "org.codehaus.janino.SimpleCompiler"
@@ -68,15 +67,12 @@ class Jvm:
         """
         self.token = secrets.token_hex(32)
         self.folder = folder
-        self._process = subprocess.Popen(  # noqa: S603 - our own programs, and settings of the user's
-            [sys.executable, "-I", "-S", warden.__file__, *_command(settings, folder, guarded=guarded)],
-            stdin=subprocess.PIPE,
+        self._process = wards.start(
+            _command(settings, folder, guarded=guarded),
+            lock,
+            env={**os.environ, "SPARK_CONNECT_MODE": "0"},
             stdout=chatter,
             stderr=chatter,
-            env={**os.environ, "SPARK_CONNECT_MODE": "0"},
-            pass_fds=[lock],
-            # What somebody at a terminal stops or interrupts is this process, which then says what to do.
-            start_new_session=True,
         )
 
     def wait_until_up(self) -> None:
@@ -106,10 +102,7 @@ class Jvm:
 
     def kill(self) -> None:
         """End the JVM, and all that it has started, at once."""
-        assert self._process.stdin is not None
-        with suppress(OSError):
-            self._process.stdin.close()
-        self._process.wait()
+        wards.end(self._process)
 
     def _say(self, line: str) -> None:
         assert self._process.stdin is not None

@@ -9,6 +9,7 @@ with their positions, until the message is met. Where the program then gives ano
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -44,10 +45,10 @@ class ArrivedChunk:
         self._serializer = serializer
         self._find = find
 
-    @property
-    def order(self) -> tuple[int, ...]:
-        """Return the chunk's place in the order of the input."""
-        return self._chunk.order
+    @cached_property
+    def name(self) -> tuple[int, ...]:
+        """Return the chunk's place in the order of the input, and what tells it from another at the same place."""
+        return (*self._chunk.order, zlib.crc32(self._chunk.body))
 
     @cached_property
     def _messages(self) -> dict[Any, list[Any]]:

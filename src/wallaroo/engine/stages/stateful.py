@@ -34,9 +34,9 @@ class StateStep:
         self.place = Place.of_step(route.pipeline, route.index)
         self.compute: Compute = route.step.bind()
         """The computation itself, for what it has done before; `attempt` is the same for messages whose turn comes."""
-        self.attempt: Compute = outbox.watched(self.compute, self.place.place)
+        self.attempt: Compute = outbox.watched(self.compute, self.place.label)
         self.make = route.step.state.make()
-        self.make_first = outbox.watched(self.make, f"state of {self.place.place}")
+        self.make_first = outbox.watched(self.make, f"state of {self.place.label}")
         self.run = state_loop(plan, outbox, route)
         self.onward = line_from(plan, outbox, route.pipeline, route.index + 1)
         self.outbox = outbox
@@ -46,8 +46,8 @@ class Arrived(Protocol):
     """A chunk as it arrived: asked only when one of its messages fails, or may be fatal."""
 
     @property
-    def order(self) -> tuple[int, ...]:
-        """Return the chunk's place in the order of the input."""
+    def name(self) -> tuple[int, ...]:
+        """Return what tells the chunk from all others: one with other messages, computed anew, is another chunk."""
 
     def message(self, key: Any, index: int) -> Any:
         """Return a message as it was before any user code had it."""
@@ -212,7 +212,7 @@ class _Work:
 
     def at_hand(self) -> tuple[int, ...]:
         """Return the place of the message at hand: the same whenever the chunk is run."""
-        return (*self.arrived.order, self._numbers[self.key], self._index_at_hand())
+        return (*self.arrived.name, self._numbers[self.key], self._index_at_hand())
 
     def _index_at_hand(self) -> int:
         return len(self.messages[self.key]) - length_hint(self.remaining) - 1
@@ -225,7 +225,7 @@ class _Work:
 class _AsItIs:
     """A chunk of which nothing is known but its messages."""
 
-    order = ()
+    name = ()
 
     def __init__(self, messages: dict[Any, list[Any]]) -> None:
         self._messages = messages

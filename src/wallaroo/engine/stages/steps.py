@@ -35,7 +35,7 @@ def source_line(plan: Plan, outbox: Outbox, pipeline: Pipeline) -> Run:
     loop = Loop("payloads")
     line = _Line(loop, plan, outbox, pipeline)
     place = Place.of_decoder(pipeline)
-    decode = outbox.watched(pipeline.source.decoder.decode, place.place)
+    decode = outbox.watched(pipeline.source.decoder.decode, place.label)
     with loop.block("for payload in payloads:"):
         with line.called(decode, "payload", place):
             line.write(0, line.result)
@@ -69,7 +69,7 @@ def state_loop(plan: Plan, outbox: Outbox, route: StepRoute) -> RunState:
     loop = Loop("messages, state")
     line = _Line(loop, plan, outbox, route.pipeline)
     place = Place.of_step(route.pipeline, route.index)
-    compute = loop.name(outbox.watched(route.step.bind(), place.place), "compute")
+    compute = loop.name(outbox.watched(route.step.bind(), place.label), "compute")
     loop.line("save_any = False")
     with loop.block("try:"), loop.block("for message in messages:"):
         loop.line(f"result = {compute}(message, state)")
@@ -119,7 +119,7 @@ class _Line:
             with self._called_multi(step, message, place):
                 self.write(index + 1, self.result)
         elif isinstance(step, Computation):
-            with self.called(self._outbox.watched(step.bind(), place.place), message, place):
+            with self.called(self._outbox.watched(step.bind(), place.label), message, place):
                 self.write(index + 1, self.result)
         elif isinstance(step, KeyBy):
             self._write_key_by(step, index, message, place)
@@ -157,7 +157,7 @@ class _Line:
         loop = self.loop
         results = loop.variable("messages")
         self.result = result = loop.variable("message")
-        function = loop.name(self._outbox.watched(step.bind(), place.place), "function")
+        function = loop.name(self._outbox.watched(step.bind(), place.label), "function")
         with self._attempt(message, place):
             loop.line(f"{results} = {function}({message})")
             loop.line(f"if type({results}) is not list: {results} = {loop.name(checked_list, 'checked')}({results})")
@@ -172,7 +172,7 @@ class _Line:
         if place.keyed:
             loop.line(f"{before} = {outbox}.key")
         with self._attempt(message, place):
-            key_of = loop.name(self._outbox.watched(step.bind(), place.place), "key_of")
+            key_of = loop.name(self._outbox.watched(step.bind(), place.label), "key_of")
             loop.line(f"{outbox}.key = {key_of}({message})")
         with loop.block("else:"):
             self.write(index + 1, message)
@@ -185,7 +185,7 @@ class _Line:
         groups = loop.name(self._outbox.keyed(route), "groups")
         partition = route.step.bind_partition()
         if partition is not None:
-            key = f"{loop.name(self._outbox.watched(partition, place.place), 'partition')}({message})"
+            key = f"{loop.name(self._outbox.watched(partition, place.label), 'partition')}({message})"
             # A key that the message had before is not the one that it would have here.
             place = replace(place, keyed=False)
         elif route.step.state.partitioned:
@@ -207,7 +207,7 @@ class _Line:
         route = self._plan.sinks_of(self._pipeline)[number]
         append = loop.name(self._outbox.sink(route).append, "append")
         place = Place.of_encoder(self._pipeline, number)
-        encode = loop.name(self._outbox.watched(route.sink.encoder.encode, place.place), "encode")
+        encode = loop.name(self._outbox.watched(route.sink.encoder.encode, place.label), "encode")
         with self._attempt(message, place):
             loop.line(f"encoded = {encode}({message})")
             loop.line(f"if type(encoded) is bytes: {append}(encoded)")

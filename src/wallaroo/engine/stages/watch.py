@@ -7,12 +7,13 @@ dead letter where it is, like any other that fails.
 from __future__ import annotations
 
 import faulthandler
+from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from wallaroo.engine.transport.notes import Attempt, Deaths, NoteWriter, Task, blame_before
+from wallaroo.engine.transport.notes import Attempt, Deaths, NoteWriter, Task, blame_before, call_name
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -37,7 +38,7 @@ class Watch:
         self._fatal = fatal
         self._note = note
         self._last: Any = None
-        self._calls = 0
+        self._calls: Counter[str] = Counter()
         self.message: Callable[[], Any] = object
         """Says which message is at hand; set by whoever feeds the steps."""
 
@@ -61,11 +62,13 @@ class Watch:
         return watched  # type: ignore[return-value] # which takes and returns what the function does
 
     def _next_call(self, label: str) -> str:
-        """Return the name of a call: the message, the step, and the how-manieth call for this message it is."""
+        """Return the name of a call: the step, the message, and the how-manieth call of the step for it that it is."""
         message = self.message()
-        self._calls = self._calls + 1 if message == self._last else 0
-        self._last = message
-        return f"{message} {label} {self._calls}"
+        if message != self._last:
+            self._last = message
+            self._calls.clear()
+        self._calls[label] += 1
+        return call_name(label, f"{message} {self._calls[label]}")
 
 
 class Attempts:

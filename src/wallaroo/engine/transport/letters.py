@@ -58,6 +58,11 @@ class Place:
         """Return the place of the encoder of a sink, counted from zero."""
         return cls(pipeline.name, "encoder", f"encoder {number + 1}", _keyed_before(pipeline, len(pipeline.steps)))
 
+    @property
+    def label(self) -> str:
+        """Return the place in words for a person, in no more than a hundred bytes and one line."""
+        return f"{self.place} ({self.step!r} of {self.pipeline!r})".encode()[:100].decode(errors="ignore")
+
 
 def _keyed_before(pipeline: Pipeline, index: int) -> bool:
     return any(isinstance(step, KeyBy | StateComputation) for step in pipeline.steps[:index])

@@ -25,12 +25,16 @@ from typing import Any, NamedTuple
 _FATAL = 2
 """A call at which so many processes have died is not made again."""
 
+_BEHIND_LABEL = "\t"
 _CALL_AT = 256
 _TRACE_AT = 512
 _BLAMED = "blamed"
+_HIDDEN = "."
 _own: set[Path] = set()
 """The files of this process, which it must not open again: its lock would end when it closes them."""
-_FAILED = re.compile(r"Task (\d+) in stage (\d+)\.\d+ failed (\d+) times")
+_FAILED = re.compile(r"Task (\d+) in stage (\d+)\.0 failed (\d+) times")
+"""Spark counts the tasks of a stage, which are its partitions where it runs for the first time, and so all of them."""
+_WHOLE = re.compile(r"\d+ \d+ \d+")
 _TRACE = re.compile(rb"Fatal Python error: ([^\n]+)")
 
 
@@ -76,6 +80,11 @@ def _digest(thing: Any) -> str:
     return hashlib.blake2b(repr(thing).encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
 
 
+def call_name(label: str, which: str) -> str:
+    """Return the name of a call: of the step with this label, and for which message."""
+    return f"{label}{_BEHIND_LABEL}{which}"
+
+
 class NoteWriter:
     """The file of one process. Where there is no room for it, nothing is written down."""
 
@@ -84,9 +93,12 @@ class NoteWriter:
         _own.add(path)
         self._file: int | None = None
         with suppress(OSError):
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            # Nobody is to find it before it is locked: they would take this process for a dead one.
+            unfinished = path.with_name(f"{_HIDDEN}{path.name}")
+            self._file = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._write(b"\n" * _TRACE_AT, 0)
+            unfinished.rename(path)
 
     def begin(self, task: Task, attempt: Attempt) -> None:
         """Write down what is about to run."""
@@ -144,9 +156,9 @@ class Deaths:
         name = _digest(place)
         return {call: words for (of_task, call), words in self._fatal().items() if of_task.startswith(name)}
 
-    def number(self) -> int:
-        """Return how many calls there are, in all tasks, that are not to be made again."""
-        return len(self._fatal())
+    def steps(self) -> dict[str, str]:
+        """Return the calls, in all tasks, that are not to be made again, each with the step that is called."""
+        return {f"{task} {call}": call.partition(_BEHIND_LABEL)[0] for task, call in self._fatal()}
 
     def _fatal(self) -> dict[tuple[str, str], str]:
         times = Counter((note.task, note.call) for note in self._counted)
@@ -182,7 +194,8 @@ def _failed_attempts(folder: Path) -> set[Attempt] | None:
         lines = (folder / _BLAMED).read_text().splitlines()
     except OSError:
         return None
-    return {Attempt(*map(int, line.split())) for line in lines}
+    # Where the disk was full, a line may be torn.
+    return {Attempt(*map(int, line.split())) for line in lines if _WHOLE.fullmatch(line)}
 
 
 def forget_deaths(folder: Path) -> None:
@@ -196,8 +209,17 @@ def forget_deaths(folder: Path) -> None:
 
 def _left_in(folder: Path) -> Iterator[tuple[Path, Note]]:
     """Yield the notes of dead processes."""
-    for path in folder.iterdir():
-        if path.name != _BLAMED and path not in _own and (data := _read_if_left(path)):
+    try:
+        paths = list(folder.iterdir())
+    except OSError:
+        return
+    for path in paths:
+        if (
+            path.name != _BLAMED
+            and not path.name.startswith(_HIDDEN)
+            and path not in _own
+            and (data := _read_if_left(path))
+        ):
             task, *attempt = _line(data, 0).split() or ["", "-1", "-1", "-1"]
             words = _TRACE.search(data, _TRACE_AT)
             last_words = words[1].decode(errors="replace") if words else ""
