@@ -131,7 +131,7 @@ def test_other_users_reach_none_of_sparks_ports(application):
         r"python_streaming_source_runner$",
         r"pyspark\.daemon pyspark\.worker$",
         r"pyspark\.daemon .*(lookup_data_sources|create_data_source|plan_data_source_read)$",
-        r"wallaroo\.ingress$",
+        r"^\S+ -P -m wallaroo\.ingress$",
     ],
 )
 def test_the_application_goes_on_without_a_process_that_was_killed(application, process):
