@@ -110,6 +110,7 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
     help="Send batches in frames with their ids, to receivers that confirm them and drop repeats; "
     "`wallaroo receive --effectively-once` is one.",
 )
+@click.option("--real-time", is_flag=True, hidden=True, help="Process messages as they arrive, not in batches.")
 @limit_options
 @original_flags
 @click.version_option(__version__, "--version", prog_name="machida")
@@ -145,7 +146,8 @@ def run_application(setup: Callable[[list[str]], Any], arguments: list[str], giv
     os.umask(0o077)  # What is written holds users' messages and states.
     application = loading.build(setup, arguments)
     check_packages()
-    from wallaroo.engine.main import Run  # noqa: PLC0415 - what --help and mistakes do not need
+    from wallaroo.engine.block_run import BlockRun  # noqa: PLC0415 - what --help and mistakes do not need
+    from wallaroo.engine.main import Run  # noqa: PLC0415
 
     if given.get("log_level") == "debug":
         show_drawing(application)
@@ -154,7 +156,8 @@ def run_application(setup: Callable[[list[str]], Any], arguments: list[str], giv
     if unused := acknowledged(given):
         click.echo(f"  accepted    {unused}: without meaning on Spark")
     options = _run_options(application.name, given)
-    run = Run(application, sys.modules.get(setup.__module__), options, say=click.echo, warn=say)
+    kind = BlockRun if given.get("real_time") else Run
+    run = kind(application, sys.modules.get(setup.__module__), options, say=click.echo, warn=say)
     stop = _stop_on_signals()
     try:
         run.run(stop)

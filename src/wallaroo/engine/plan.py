@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -83,6 +84,8 @@ class Plan:
     run_id: str = ""
     logs: dict[str, str] = field(default_factory=dict)
     """The folder of each source's log, for workers that have to look up where a message came from."""
+    sources: list[str] = field(default_factory=list)
+    """The names of the sources by their numbers in the sequence."""
     spool: str | None = None
     """The folder for large outputs, where all workers are on one machine with the driver."""
     notes: str | None = None
@@ -114,6 +117,12 @@ class Plan:
     def sinks_of(self, pipeline: Pipeline) -> list[SinkRoute]:
         """Return the routes to the sinks of `pipeline`."""
         return [r for r in self.routes if isinstance(r, SinkRoute) and r.pipeline is pipeline]
+
+    def placement(self, state: str, partitions: int) -> Callable[[int], int]:
+        """Return what says in which of a stage's partitions a bucket of a state is; neighbours are kept together."""
+        buckets = len(self.layout.states[state].groups)
+        alone = zlib.crc32(state.encode()) % partitions
+        return lambda bucket: bucket * partitions // buckets if buckets > 1 else alone
 
     def level_of(self, route: int) -> int | None:
         """Return the level at which a chunk on `route` has work to do, None if it only travels to the driver."""

@@ -54,6 +54,23 @@ class IngressClient:
         """Say that the messages before these indices are processed and need not be kept."""
         self._ask({"op": "commit", "offsets": offsets})
 
+    def delivered(self, block: int) -> None:
+        """Say that the outputs of all blocks before `block` have been delivered."""
+        self._ask({"op": "delivered", "block": block})
+
+    def committed(self, block: int) -> None:
+        """Say that nobody needs the blocks before `block` any more."""
+        self._ask({"op": "committed", "block": block})
+
+    def end_epoch(self) -> int | None:
+        """End the epoch; return the block before which it ends, None if none has begun."""
+        block: int | None = self._ask({"op": "end epoch"})["block"]
+        return block
+
+    def tick(self) -> None:
+        """Have a block without messages."""
+        self._ask({"op": "tick"})
+
     def drain(self) -> dict[str, int]:
         """Stop accepting, take in what has arrived already, and return how far the logs reach."""
         ends: dict[str, int] = self._ask({"op": "drain"})["ends"]

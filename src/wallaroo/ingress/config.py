@@ -48,6 +48,11 @@ class IngressConfig:
     control_path: str
     token: str = field(repr=False)
     limits: Limits = field(default_factory=Limits)
+    sequence: str = ""
+    """The folder of the sequence; without one, nothing is put into an order."""
+    known_block: int = 0
+    """No block gets a number below this: the application has seen those."""
+    epoch_seconds: float = 60.0
     segment_bytes: int = SEGMENT_BYTES
     sys_path: list[str] = field(default_factory=lambda: list(sys.path))
     preferred: list[tuple[str, str]] = field(default_factory=preferred)

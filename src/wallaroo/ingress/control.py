@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.errors import WallarooError
+from wallaroo.ingress.sequencer import Line, Sequencer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +56,9 @@ class ControlChannel:
                 request = json.loads(line)
                 if not hmac.compare_digest(str(request["token"]).encode(), self._token):
                     break
+                if request["op"] == "blocks":
+                    await self._hand_out(request, reader, writer)
+                    break
                 answer = await self._answer(request, reader)
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
@@ -83,9 +87,41 @@ class ControlChannel:
                 return {"ends": ingress.ends()}
             case "status":
                 return {"status": ingress.status()}
+            case other:
+                return self._answer_about_blocks(other, request)
+        return {}
+
+    def _answer_about_blocks(self, op: str, request: dict[str, Any]) -> dict[str, Any]:
+        match op:
+            case "delivered":
+                self._sequencer().delivered(request["block"])
+            case "committed":
+                self._ingress.commit_block(request["block"])
+            case "end epoch":
+                return {"block": self._sequencer().end_epoch()}
+            case "tick":
+                self._sequencer().tick()
             case unknown:
                 raise ValueError(unknown)
         return {}
+
+    def _sequencer(self) -> Sequencer:
+        if self._ingress.sequencer is None:
+            raise ValueError("no sequence")
+        return self._ingress.sequencer
+
+    async def _hand_out(
+        self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Hand blocks to a reader for as long as it stays."""
+        line = Line(writer.write, writer.close)
+        sequencer = self._sequencer()
+        number = request["reader"]
+        sequencer.join(request["attempt"], number, request["readers"], request["start"], line)
+        try:
+            await reader.read()
+        finally:
+            sequencer.left(number, line)
 
     def _positions(self, request: dict[str, Any]) -> Iterator[tuple[Source, int]]:
         """Yield the positions in a request; an application may still know sources that it no longer has."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from wallaroo.ingress.generator import Generator
 from wallaroo.ingress.listen import open_sockets
 from wallaroo.ingress.replays import ReplayQueue, ReplaySource
+from wallaroo.ingress.sequence import SequenceWriter
+from wallaroo.ingress.sequencer import BLOCK_BYTES, Sequencer
 from wallaroo.ingress.source import Source, SourceStatus
 from wallaroo.ingress.telling import Spell
 from wallaroo.ingress.unfinished import Unfinished
@@ -47,12 +49,48 @@ class IngressServer:
         self._unfinished = Unfinished(config.limits.max_unfinished, on_notice)
         self._cannot_accept = Spell(on_notice)
         self.nudged = False
+        self.sequencer: Sequencer | None = None
+        self._numbers: dict[str, int] = {}
         with ExitStack() as opened:
             for endpoint in config.sources:
-                source = Source(endpoint, config, self._unfinished, self._wake, on_notice)
+                source = Source(endpoint, config, self._unfinished, self._appended, on_notice)
                 opened.callback(source.close)
                 self.sources[endpoint.name] = source
+            if config.sequence:
+                self.sequencer = self._make_sequencer()
             opened.pop_all()
+
+    def _make_sequencer(self) -> Sequencer:
+        names = list(self.sources)
+        sequence = SequenceWriter(Path(self._config.sequence), names, self._config.known_block)
+        for text in sequence.dropped:
+            self._notice(text)
+        sequencer = Sequencer(sequence, epoch_seconds=self._config.epoch_seconds, on_cut_failed=self._cut_failed)
+        for number, name in enumerate(sequence.names):
+            if name in self.sources:
+                source = self.sources[name]
+                low = sequence.ends.get(number, source.start)
+                source.advance(low)
+                for first, end in source.pieces_from(low, BLOCK_BYTES):
+                    sequencer.appended(number, first, end, BLOCK_BYTES)
+        self._numbers = {name: number for number, name in enumerate(sequence.names)}
+        return sequencer
+
+    def _cut_failed(self, error: OSError) -> None:
+        self._notice(f"The sequence of blocks cannot be written: {error.strerror}. It is tried again.")
+
+    def _appended(self, source: str, first: int, end: int, size: int) -> None:
+        self._wake()
+        if self.sequencer is not None:
+            self.sequencer.appended(self._numbers[source], first, end, size)
+
+    def commit_block(self, number: int) -> None:
+        """Let go of all blocks before `number`, and of their messages."""
+        assert self.sequencer is not None
+        names = {index: name for name, index in self._numbers.items()}
+        for source, end in self.sequencer.committed(number).items():
+            if names[source] in self.sources:
+                self.sources[names[source]].commit(end)
 
     async def start(self) -> dict[str, tuple[str, int]]:
         """Listen for every source, and return the addresses."""
@@ -60,6 +98,8 @@ class IngressServer:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._on_trouble)
         self._syncing = [loop.create_task(source.keep_on_disk()) for source in self.sources.values()]
+        if self.sequencer is not None:
+            self._syncing.append(loop.create_task(self.sequencer.keep_on_disk()))
         for endpoint in self._config.sources:
             if endpoint.generator is not None or endpoint.queue:
                 self._generators.append(loop.create_task(self._generator_of(endpoint).run()))
@@ -141,6 +181,8 @@ class IngressServer:
         self._cannot_accept.close()
         for source in self.sources.values():
             source.close()
+        if self.sequencer is not None:
+            self.sequencer.close()
 
     def _wake(self) -> None:
         for waiter in self._waiters:
@@ -165,8 +207,13 @@ class IngressServer:
             if all(source.is_empty for source in self.sources.values()):
                 break
             await asyncio.sleep(0)
+        self._sync()
+
+    def _sync(self) -> None:
         for source in self.sources.values():
             source.sync()
+        if self.sequencer is not None:
+            self.sequencer.sync()
 
     def _connections_waiting(self) -> bool:
         poll = select.poll()

@@ -14,12 +14,13 @@ from wallaroo.files import room_in
 from wallaroo.ingress.connection import Connection
 from wallaroo.ingress.framing import Framer, FramingError
 from wallaroo.ingress.log import LogWriter
+from wallaroo.ingress.log_reader import LogReader
 from wallaroo.ingress.telling import Spell, Summary
 from wallaroo.sizes import readable_size
 from wallaroo.topology.model import instance_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from wallaroo.ingress.config import IngressConfig, SourceEndpoint
     from wallaroo.ingress.unfinished import Unfinished
@@ -61,7 +62,7 @@ class Source:
         endpoint: SourceEndpoint,
         config: IngressConfig,
         unfinished: Unfinished,
-        on_append: Callable[[], None],
+        on_append: Callable[[str, int, int, int], None],
         on_notice: Callable[[str], None],
     ) -> None:
         self.name = endpoint.name
@@ -105,6 +106,19 @@ class Source:
     def end(self) -> int:
         """Return the index after the last message in the log."""
         return self._log.end
+
+    def pieces_from(self, index: int, size: int) -> Iterator[tuple[int, int]]:
+        """Yield the ranges, of about `size` bytes each, of the messages in the log from `index` on."""
+        log = LogReader(self._log.directory)
+        while index < self.end:
+            end = log.limit(index, size, self.end)
+            yield index, end
+            index = end
+
+    @property
+    def start(self) -> int:
+        """Return the index of the first message that is not processed."""
+        return self._log.committed
 
     @property
     def backlog_bytes(self) -> int:
@@ -263,12 +277,13 @@ class Source:
 
     def _append(self, payloads: list[bytes]) -> None:
         self._leave_room()
-        self._log.append(payloads)
+        first = self._log.end
+        end = self._log.append(payloads)
         size = sum(map(len, payloads))
         self._room -= size
         self._total_messages += len(payloads)
         self._total_bytes += size
-        self._on_append()
+        self._on_append(self.name, first, end, size)
 
     def _leave_room(self) -> None:
         """Refuse to fill the disk up. The log gets shorter only as long as the rest of the application can write."""

@@ -83,6 +83,12 @@ class Ledger:
         """Tell whether `sink` has been sent `batch`."""
         return self._last.get(sink, -1) >= batch
 
+    @property
+    def next(self) -> int:
+        """Return the first number of which no sink has been sent anything."""
+        parts = (part.batch for part in self._parts.values())
+        return 1 + max((*self._last.values(), *parts), default=-1)
+
     def record(self, sink: str, batch: int) -> None:
         """Write down that `sink` has been sent `batch`."""
         self._last[sink] = batch

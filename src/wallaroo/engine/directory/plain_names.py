@@ -34,6 +34,7 @@ def plain_path(folder: Path, link: Path) -> Path:
     folder = Path(os.path.abspath(folder))  # noqa: PTH100 - a link does not lead on from the current folder
     if is_plain(folder):
         return folder
+    link.unlink(missing_ok=True)
     link.symlink_to(folder)
     return link
 

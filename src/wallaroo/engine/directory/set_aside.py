@@ -16,6 +16,7 @@ from wallaroo.ingress.log_format import sync_directory
 LOCK = "lock"
 OWN = (
     "checkpoint",
+    "commit.json",
     "damaged",
     "dead-letters.jsonl",
     "java",
@@ -27,7 +28,9 @@ OWN = (
     "plan.pickle",
     "replays.jsonl",
     "scratch",
+    "sequence",
     "source.json",
+    "states",
 )
 """What an application has in its directory. Whatever else is there is somebody else's."""
 _DONE = "before-"

@@ -67,6 +67,8 @@ class Jvm:
         """
         self.token = secrets.token_hex(32)
         self.folder = folder
+        for socket_of_another in ("jvm", "python"):  # One that was killed has left them.
+            (folder / socket_of_another).unlink(missing_ok=True)
         self._process = wards.start(
             _command(settings, folder, guarded=guarded),
             lock,

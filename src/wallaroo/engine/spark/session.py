@@ -25,6 +25,7 @@ from wallaroo.engine.directory.plain_names import plain_path
 from wallaroo.engine.spark.class_archive import ClassArchive
 from wallaroo.engine.spark.environment import environment, names_understood
 from wallaroo.engine.spark.failures import cause, last_words
+from wallaroo.engine.spark.jvm_classes import load_classes
 from wallaroo.engine.spark.local_files import quicken_local_files
 from wallaroo.engine.spark.plain_words import known_words, without_java
 from wallaroo.engine.spark.spark_home import spark_home, usable_cache
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 DRIVER_MEMORY = "1g"
 _ATTEMPTS = 4
+_SHUFFLE = "spark.shuffle.manager.incremental"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 
 _SETTINGS = {
@@ -158,7 +160,7 @@ def spark_session(  # noqa: PLR0913, PLR0917 - the parts of a session
         # Otherwise Spark's Python processes would look for modules in the current folder first.
         with environment(**found, PYTHONSAFEPATH="1", **names_understood()):
             jvm = running.enter_context(_jvm(settings, home, temporary, guarded=options.local))
-            session = _session(settings, home, jvm)
+            session = _session(settings, home, jvm, cache)
         with _stopped_in_order(session, jvm, archive):
             if options.local:
                 quicken_local_files(session)
@@ -187,7 +189,7 @@ def _jvm(settings: dict[str, str], home: Home, temporary: Path, *, guarded: bool
         jvm.kill()
 
 
-def _session(settings: dict[str, str], home: Home, jvm: Jvm) -> SparkSession:
+def _session(settings: dict[str, str], home: Home, jvm: Jvm, cache: Path | None) -> SparkSession:
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -197,7 +199,10 @@ def _session(settings: dict[str, str], home: Home, jvm: Jvm) -> SparkSession:
     interrupt = signal.getsignal(signal.SIGINT)
     try:
         jvm.wait_until_up()
-        context = SparkContext(conf=conf, gateway=Bridge(jvm))
+        bridge = Bridge(jvm)
+        if settings.get(_SHUFFLE, "").startswith("wallaroo."):
+            load_classes(bridge, cache, jvm.folder)
+        context = SparkContext(conf=conf, gateway=bridge)
         # It would print a traceback when the JVM goes away; that is noticed, and told, elsewhere.
         context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign] # noqa: SLF001
     except Exception as error:
@@ -231,6 +236,16 @@ def _stopped_in_order(session: SparkSession, jvm: Jvm, archive: ClassArchive) ->
                 bridge.shutdown()
             if jvm.stop():
                 archive.keep()
+            _forget_session()
+
+
+def _forget_session() -> None:
+    """Let there be another session in this process: one whose JVM has died does not know that it has ended."""
+    from pyspark import SparkContext  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    SparkSession._instantiatedSession = SparkSession._activeSession = None  # noqa: SLF001
 
 
 def _all_settings(name: str, home: Home, options: SparkOptions, java_options: str, temporary: Path) -> dict[str, str]:

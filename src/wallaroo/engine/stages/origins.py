@@ -83,7 +83,7 @@ class Retracing:
         self._serializer = plan.serializer
         self._log = log
         self._start = start
-        self._outbox = _Noting(plan, watch)
+        self._outbox = NotingOutbox(plan, watch)
         with self._outbox.capturing():
             self._stage = FirstStage(self._outbox, line_for(self._outbox))
         self._begin()
@@ -156,7 +156,7 @@ class _NotingList(list[Any]):
         super().append((self._outbox.origin(), message))
 
 
-class _Noting(Outbox):
+class NotingOutbox(Outbox):
     """An outbox from which nothing leaves."""
 
     def keyed(self, route: StepRoute) -> defaultdict[Any, list[Any]]:

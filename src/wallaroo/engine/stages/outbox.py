@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain, groupby
 from typing import Any
 
 from wallaroo.engine.plan import Plan, SinkRoute, StepRoute
@@ -20,6 +21,7 @@ from wallaroo.engine.stages.watch import Function, Watch
 from wallaroo.engine.transport.buckets import stable_hash
 from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, Chunk, dump_records
 from wallaroo.engine.transport.letters import Letter, Place, make_letter, safe_repr, shorten
+from wallaroo.engine.transport.shares import Chunk as ShareChunk
 
 _PRINTED_AT_MOST = 64 * 1024
 _KNOWN_BUCKETS_AT_MOST = 1_000_000
@@ -136,6 +138,11 @@ class Outbox:
         """Take a dead letter as it is."""
         self._dead.append(letter)
 
+    def take_letters(self) -> list[Letter]:
+        """Return the dead letters so far, and forget them."""
+        letters, self._dead = self._dead, []
+        return letters
+
     def take(self, seq: int, carrier: int) -> Iterator[Chunk]:
         """Yield everything collected as chunks, and start again. `carrier` takes what has no bucket to go to."""
         part = self._part
@@ -155,20 +162,89 @@ class Outbox:
         if self._dead:
             yield Chunk(DEAD_LETTERS, carrier, seq, part, len(self._dead), dump_records(self._dead))
             self._dead.clear()
+        if text := self._printed_text():
+            yield Chunk(PRINTED, carrier, seq, part, 0, text.encode("utf-8", "replace"))
+
+    def share_out(self, part: int, shares: list[list[ShareChunk]], carrier: int) -> None:
+        """Put everything collected into the shares of a stage's partitions, and start again.
+
+        `part` says where in the block it comes from; `carrier` is the share for what has no bucket to go to.
+        """
+        self.room = _MULTIPLIED_AT_MOST
+        for number, groups in self._keyed.items():
+            if groups:
+                route = self._plan.routes[number]
+                assert isinstance(route, StepRoute)
+                self._share_out_keyed(route, groups, part, shares)
+                groups.clear()
+        self.join_encoded()
+        loose = shares[carrier]
+        for number, joined in self._joined.items():
+            if joined.count:
+                ends = array("I", accumulate(joined.lengths))
+                loose.append(ShareChunk(number, part, joined.count, b"".join(joined.pieces), ends))
+                joined.clear()
+        if self._dead:
+            loose.append(ShareChunk(DEAD_LETTERS, part, len(self._dead), dump_records(self._dead)))
+            self._dead.clear()
+        if text := self._printed_text():
+            loose.append(ShareChunk(PRINTED, part, 0, text.encode("utf-8", "replace")))
+
+    def _printed_text(self) -> str:
+        """Return what user code has printed, if not too much, and forget it."""
         if text := self.printed.getvalue():
             self.printed.seek(0)
             self.printed.truncate()
             if len(text) > _PRINTED_AT_MOST:
                 text = f"{text[:_PRINTED_AT_MOST]}\n… and {len(text) - _PRINTED_AT_MOST:,} more characters"
-            yield Chunk(PRINTED, carrier, seq, part, 0, text.encode("utf-8", "replace"))
+        return text
+
+    def _share_out_keyed(
+        self, route: StepRoute, groups: dict[Any, list[Any]], part: int, shares: list[list[ShareChunk]]
+    ) -> None:
+        """Put the messages for a state into the shares of its buckets' partitions, those of a bucket side by side."""
+        by_bucket: defaultdict[int, dict[Any, list[Any]]] = defaultdict(dict)
+        for bucket, key, messages in self._with_buckets(route, groups, part):
+            by_bucket[bucket][key] = messages
+        place = self._plan.placement(route.step.state.name, len(shares))
+        by_share: defaultdict[int, dict[Any, list[Any]]] = defaultdict(dict)
+        marks: defaultdict[int, array[int]] = defaultdict(lambda: array("I"))
+        for bucket in sorted(by_bucket):
+            by_share[place(bucket)].update(by_bucket[bucket])
+            marks[place(bucket)].extend((bucket, len(by_bucket[bucket])))
+        for share, of_share in by_share.items():
+            body, count, kept = self._packed(route, of_share, part)
+            if kept is not of_share:
+                marks[share] = self._marks_of(route, kept)
+            if count:
+                shares[share].append(ShareChunk(route.number, part, count, body, marks[share]))
+
+    def _marks_of(self, route: StepRoute, messages: dict[Any, list[Any]]) -> array[int]:
+        """Return which buckets the keys of messages are in: pairs of a bucket and a number of keys."""
+        known = self._buckets[route.number]
+        marks = array("I")
+        for bucket, keys in groupby(messages, known.__getitem__):
+            marks.extend((bucket, len(list(keys))))
+        return marks
 
     def _keyed_chunks(self, route: StepRoute, groups: dict[Any, list[Any]], seq: int, part: int) -> Iterator[Chunk]:
         """Yield one chunk for each bucket that got messages."""
+        by_bucket: defaultdict[int, dict[Any, list[Any]]] = defaultdict(dict)
+        for bucket, key, messages in self._with_buckets(route, groups, part):
+            by_bucket[bucket][key] = messages
+        for bucket, of_bucket in by_bucket.items():
+            body, count, _ = self._packed(route, of_bucket, part)
+            if count:
+                yield Chunk(route.number, route.layout.groups[bucket], seq, part, count, body)
+
+    def _with_buckets(
+        self, route: StepRoute, groups: dict[Any, list[Any]], part: int
+    ) -> Iterator[tuple[int, Any, list[Any]]]:
+        """Yield the messages of each key with the number of its bucket; those of impossible keys have failed."""
         allowed = route.step.state.keys if route.step.partition is not None else None
         known = self._buckets[route.number]
         if len(known) > _KNOWN_BUCKETS_AT_MOST:
             known.clear()
-        by_bucket: defaultdict[int, dict[Any, list[Any]]] = defaultdict(dict)
         if allowed is not None:
             letters_by_number(groups, allowed)
         for key, messages in groups.items():
@@ -180,11 +256,7 @@ class Outbox:
                     for index, message in enumerate(messages):
                         self._fail_packed(route, part, key, index, message, error)
                     continue
-            by_bucket[bucket][key] = messages
-        for bucket, of_bucket in by_bucket.items():
-            body, count = self._pack(route, of_bucket, part)
-            if count:
-                yield Chunk(route.number, bucket, seq, part, count, body)
+            yield bucket, key, messages
 
     def _bucket_of(self, route: StepRoute, key: Any) -> int:
         """Return the bucket of a key, or raise what is wrong with the key."""
@@ -200,17 +272,19 @@ class Outbox:
                     f"the partition function returned the key {shorten(safe_repr(key))}; "
                     "to_state_partition_u64 takes whole numbers from 0 to 2**64 - 1"
                 )
-        buckets = route.layout.groups
-        return buckets[stable_hash(key) % len(buckets)] if len(buckets) > 1 else buckets[0]
+        number = len(route.layout.groups)
+        return stable_hash(key) % number if number > 1 else 0
 
-    def _pack(self, route: StepRoute, messages: dict[Any, list[Any]], part: int) -> tuple[bytes, int]:
-        """Return messages as bytes with their number; those that cannot travel become dead letters."""
+    def _packed(
+        self, route: StepRoute, messages: dict[Any, list[Any]], part: int
+    ) -> tuple[bytes, int, dict[Any, list[Any]]]:
+        """Return messages as bytes with their number, and which they are; those that cannot travel have failed."""
         try:
             body = self._serializer.dump_plain_messages(messages)
             if body is None and set(map(type, chain.from_iterable(messages.values()))) <= self._travelled:
                 body = self._serializer.dump_messages(messages)
             if body is not None:
-                return body, sum(map(len, messages.values()))
+                return body, sum(map(len, messages.values())), messages
         except Exception:  # noqa: BLE001, S110 - the culprits are found one by one, below
             pass
         good: dict[Any, list[Any]] = {}
@@ -225,7 +299,7 @@ class Outbox:
                 else:
                     self._travelled.add(type(message))
                     good.setdefault(key, []).append(message)
-        return self._serializer.dump_messages(good), sum(map(len, good.values()))
+        return self._serializer.dump_messages(good), sum(map(len, good.values())), good
 
     def try_travel(self, key: Any, message: Any) -> None:
         """Raise what keeps a message from reaching another worker.
@@ -246,16 +320,19 @@ class _Joined:
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
+        self.lengths = array("I")
         self.count = 0
 
     def take(self, encoded: list[bytes]) -> None:
         """Take what is in a list, and clear it."""
         self.pieces.append(b"".join(encoded))
+        self.lengths.extend(map(len, encoded))
         self.count += len(encoded)
         encoded.clear()
 
     def clear(self) -> None:
         self.pieces.clear()
+        del self.lengths[:]
         self.count = 0
 
 

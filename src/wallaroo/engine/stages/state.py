@@ -19,6 +19,7 @@ history, and a state is rewritten only a handful of times however large the buck
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from typing import Any, Protocol
 
 from wallaroo.engine.transport.chunks import Serializer
 
-_TOKENS_KEPT = 64
+_TOKENS_KEPT = 16
 _MERGE_AT = 8
 
 
@@ -86,10 +87,15 @@ class _Head:
 
     @classmethod
     def load(cls, data: bytes | None) -> _Head:
-        return cls(0, [b""], []) if data is None else cls(*pickle.loads(data))
+        if data is None:
+            return cls(0, [b""], [])
+        if not data.startswith(b"["):
+            return cls(*pickle.loads(data))  # As an earlier release has written it.
+        version, tokens, entries = json.loads(data)
+        return cls(version, list(map(bytes.fromhex, tokens)), [(number, size) for number, size in entries])
 
     def dump(self) -> bytes:
-        return pickle.dumps((self.version, self.tokens, self.entries), pickle.HIGHEST_PROTOCOL)
+        return json.dumps([self.version, [token.hex() for token in self.tokens], self.entries]).encode()
 
     def token_at(self, version: int) -> bytes | None:
         back = self.version - version

@@ -158,6 +158,10 @@ class BucketRun:
             touched -= self._drop_unserialisable(touched)
             self._log.save(self.bucket, self._store, self._saved & touched, touched)
 
+    def next(self) -> BucketRun:
+        """Return a run that goes on behind this one, whose states have been saved."""
+        return BucketRun(self._log, self._store, self.bucket)
+
     def _drop_unserialisable(self, touched: set[Any]) -> set[Any]:
         before = self._log.open(self._store, None)
         bad: dict[Any, NotPicklableError] = {}

@@ -142,11 +142,16 @@ class Serializer:
 
     def load_messages(self, data: Body) -> dict[Any, list[Any]]:
         """Return what `dump_messages` packed."""
+        keys, counts, flat = self.load_flat(data)
+        ends = accumulate(counts)
+        return {key: flat[end - count : end] for key, count, end in zip(keys, counts, ends, strict=True)}
+
+    def load_flat(self, data: Body) -> tuple[list[Any], list[int], list[Any]]:
+        """Return what `dump_messages` packed, in three lists: keys, how many messages each has, and all messages."""
         keys, counts, flat = unpack(data)
         if self._deserialize is not None:
             flat = list(map(self._deserialize, flat))
-        ends = accumulate(counts)
-        return {key: flat[end - count : end] for key, count, end in zip(keys, counts, ends, strict=True)}
+        return keys, counts, flat
 
     def dump_states(self, states: dict[Any, Any]) -> bytes:
         """Return the states of many keys as bytes."""

@@ -1,0 +1,37 @@
+"""The streaming query in Spark's real-time mode: the source of blocks, and a stage of long tasks for each level."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wallaroo.engine.stages.tasks import COLUMNS, TaskSettings, first_stage, later_stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_SOURCE = "wallaroo.BlockSource"
+_STAGE = "WALLAROO_STAGE"
+_LONGEST_EPOCH = "7 days"
+"""Epochs are ended by the ingress; this is only Spark's own upper bound."""
+
+
+def start_block_query(
+    session: SparkSession, settings: TaskSettings, control: str, start: int, checkpoint: Path
+) -> StreamingQuery:
+    """Start the query of an application from a block on."""
+    reader = session.readStream.format(_SOURCE).option("address", control).option("token", settings.token)
+    reader = reader.option("attempt", settings.attempt).option("readers", settings.readers).option("start", start)
+    context = session.sparkContext
+    # Spark keeps idle workers in pools by their environment: so each stage has workers of its own, with its states.
+    context.environment[_STAGE] = "first"
+    frame = reader.load().mapInArrow(first_stage(settings), COLUMNS)
+    for level in range(settings.levels):
+        context.environment[_STAGE] = str(level)
+        frame = frame.repartition(settings.partitions, "part").mapInArrow(later_stage(settings, level), COLUMNS)
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).outputMode("update")
+    # PySpark has this trigger, and no type for it.
+    query: StreamingQuery = writer.trigger(realTime=_LONGEST_EPOCH).queryName("wallaroo").start()  # type: ignore[call-overload]
+    return query

@@ -1,0 +1,117 @@
+"""The end of a block's way: its outputs, in order, to the sinks, each block once; and the commit of an epoch."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from wallaroo.connectors.base import StoppedError
+from wallaroo.connectors.batch import Body
+from wallaroo.engine.delivery.egress import Egress
+from wallaroo.engine.delivery.hand_ins import Epoch, HandIns
+from wallaroo.engine.directory.commit import Commits
+from wallaroo.engine.transport.chunks import load_records
+from wallaroo.engine.transport.letters import Letter
+from wallaroo.engine.transport.shares import BLOCK, DEAD_LETTERS, PRINTED, Chunk, unpack_share
+from wallaroo.errors import ErrorPolicyError
+from wallaroo.ingress.sequence import unpack_block
+
+_LOOK_SECONDS = 0.2
+_TRY_AGAIN_SECONDS = 0.5
+
+
+class BlockEgress(Egress):
+    """Delivers block after block, in a thread of its own."""
+
+    def attach(self, hand_ins: HandIns, commits: Commits, told: Callable[[str, int], None]) -> None:
+        """Take blocks from `hand_ins` from now on; `told` hears of what is delivered and what is committed."""
+        self._hand_ins = hand_ins
+        self._commits = commits
+        self._told = told
+        self._next = commits.block
+        self._printed = commits.block
+        self._halt = threading.Event()
+        self._again = threading.Lock()
+        self._at_hand: list[bytes] | Epoch | None = None
+        self._told_of_room = False
+
+    def begin(self, attempt: str) -> None:
+        """Start over from the last commit."""
+        with self._again:
+            self._hand_ins.begin(attempt)
+            self._next = self._commits.block
+            self._at_hand = None
+
+    def run(self) -> None:
+        """Deliver until halted."""
+        while not self._halt.is_set():
+            try:
+                with self._again:
+                    self._step()
+            except (StoppedError, ErrorPolicyError) as error:
+                self.failure = error
+                return
+            except OSError as error:
+                self._wait_for_room(error)
+
+    def _wait_for_room(self, error: OSError) -> None:
+        """Wait a little, and say what for: the block at hand is tried again."""
+        if not self._told_of_room:
+            self._told_of_room = True
+            self._notice(f"Outputs cannot be recorded: {error.strerror or error}. They wait until they can be.")
+        self._halt.wait(_TRY_AGAIN_SECONDS)
+
+    def _step(self) -> None:
+        if self._at_hand is None:
+            self._at_hand = self._hand_ins.next(self._next, _LOOK_SECONDS)
+        taken = self._at_hand
+        if isinstance(taken, Epoch):
+            self._commit(taken)
+        elif taken is not None:
+            chunks = [chunk for share in taken for chunk in unpack_share(share)]
+            self.deliver_block(self._next, sorted(chunks, key=lambda chunk: (chunk.route, chunk.part)))
+            self._next += 1
+            self.batches += 1
+            self._told("delivered", self._next)
+        self._at_hand = None
+        self._told_of_room = False
+
+    def _commit(self, epoch: Epoch) -> None:
+        if epoch.letters:
+            self._dead_letters.add(epoch.letters)
+        self._commits.commit(epoch.block, epoch.heads)
+        self._told("committed", epoch.block)
+        self._hand_ins.release(epoch.block)
+
+    def deliver_block(self, number: int, chunks: Iterable[Chunk]) -> None:
+        """Deliver the chunks of a block, which are in order for each route."""
+        self._ledger.make_room()
+        bodies: defaultdict[str, list[Body]] = defaultdict(list)
+        letters: list[Letter] = []
+        messages = 0
+        for chunk in chunks:
+            if chunk.route == BLOCK:
+                messages = sum(each.end - each.first for each in unpack_block(chunk.body).ranges)
+            elif chunk.route >= 0:
+                bodies[self._routes[chunk.route]].append(chunk.body)
+                self.messages_out += chunk.number
+            elif chunk.route == PRINTED and number >= self._printed:
+                self._notice(bytes(chunk.body).decode(errors="replace").rstrip("\n"))
+            elif chunk.route == DEAD_LETTERS:
+                letters += load_records(chunk.body)
+        self._printed = max(self._printed, number + 1)
+        if not self._ledger.has("dead letters", number):
+            self._policy.judge(letters, messages, number)
+            if letters:
+                self._dead_letters.add(letters)
+                self._ledger.record("dead letters", number)
+        for name, of_sink in bodies.items():
+            if not self._ledger.has(name, number):
+                self._connections[name].deliver(self._batch(name, number, of_sink))
+                self._ledger.record(name, number)
+
+    def halt(self) -> None:
+        """Have `run` return."""
+        self._halt.set()
+        self._hand_ins.wake()

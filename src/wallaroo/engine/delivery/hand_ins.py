@@ -1,0 +1,169 @@
+"""The driver's side of what tasks hand in: outputs block by block, states that have been saved, failures."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import socket
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wallaroo.engine.directory.commit import Commits
+from wallaroo.engine.stages.state_store import BucketName, StoredHead
+from wallaroo.engine.transport.hand_in import FAILED, HELLO, LONGEST_HELLO, OUTPUT, SAVED, read_frame
+from wallaroo.engine.transport.letters import Letter
+
+
+class Expected(NamedTuple):
+    """What makes a block, or an epoch, complete."""
+
+    outputs: int
+    """How many tasks hand in outputs for each block."""
+    saves: int
+    """How many tasks say at the end of an epoch that they have saved everything."""
+    owner: Callable[[BucketName], tuple[int, int]]
+    """Says which task, by level and partition, has a bucket."""
+
+
+class Epoch(NamedTuple):
+    """All tasks have computed everything before a block, and saved it."""
+
+    block: int
+    heads: dict[BucketName, StoredHead]
+    letters: list[Letter]
+
+
+class _Task(NamedTuple):
+    attempt: str
+    level: int
+    partition: int
+    connection: socket.socket
+
+
+class HandIns:
+    """Listens for tasks, and puts together what belongs to a block."""
+
+    def __init__(self, path: Path, token: str, commits: Commits, expected: Expected) -> None:
+        self.address = str(path)
+        self._token = token
+        self._commits = commits
+        self._expected = expected
+        self._changed = threading.Condition()
+        self._attempt = ""
+        self._outputs: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
+        self._saved: defaultdict[int, dict[tuple[int, int], tuple[_Task, Any]]] = defaultdict(dict)
+        self.failures: list[tuple[bool, str]] = []
+        """What tasks have said of their end: whether it is one of our own errors, and its text."""
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        previous = os.umask(0o177)
+        try:
+            self._listener.bind(self.address)
+        finally:
+            os.umask(previous)
+        self._listener.listen(256)
+        threading.Thread(target=self._accept, name="wallaroo-hand-ins", daemon=True).start()
+
+    def begin(self, attempt: str) -> None:
+        """Start over from the last commit; what tasks of an earlier attempt hand in is no longer taken."""
+        with self._changed:
+            self._attempt = attempt
+            self._outputs.clear()
+            self._saved.clear()
+            self.failures.clear()
+            self._changed.notify_all()
+
+    def next(self, block: int, timeout: float) -> list[bytes] | Epoch | None:
+        """Return the outputs of a block in the order of the partitions, or that the epoch has ended before it.
+
+        None where neither comes in time.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_complete(block) or self._is_saved(block), timeout)
+            if self._is_complete(block):
+                outputs = self._outputs.pop(block)
+                return [outputs[partition] for partition in sorted(outputs)]
+            if self._is_saved(block):
+                return self._epoch(block)
+        return None
+
+    def _is_complete(self, block: int) -> bool:
+        return len(self._outputs.get(block, ())) == self._expected.outputs
+
+    def _is_saved(self, block: int) -> bool:
+        return len(self._saved.get(block, ())) == self._expected.saves
+
+    def _epoch(self, block: int) -> Epoch:
+        reports = [report for _, report in self._saved[block].values()]
+        heads = {
+            (state, bucket): StoredHead.from_json(head) for report in reports for state, bucket, head in report["heads"]
+        }
+        return Epoch(block, heads, [letter for report in reports for letter in report["letters"]])
+
+    def release(self, block: int) -> None:
+        """Let the tasks of an epoch end: it is committed."""
+        with self._changed:
+            tasks = [task for task, _ in self._saved.pop(block).values()]
+        for task in tasks:
+            with suppress(OSError):
+                task.connection.sendall(b"committed\n")
+
+    def wake(self) -> None:
+        """Let whoever waits look around."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Stop to listen."""
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=[connection], daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with (
+            connection,
+            connection.makefile("rb", buffering=1 << 18) as stream,
+            suppress(OSError, ValueError, KeyError),
+        ):
+            task = self._greet(connection, stream)
+            while task is not None and (frame := read_frame(stream)) is not None:
+                self._take(task, *frame)
+
+    def _greet(self, connection: socket.socket, stream: Any) -> _Task | None:
+        frame = read_frame(stream, LONGEST_HELLO)
+        if frame is None or frame[0] != HELLO:
+            return None
+        hello = json.loads(frame[2])
+        if not hmac.compare_digest(str(hello["token"]), self._token):
+            return None
+        task = _Task(hello["attempt"], hello["level"], hello["partition"], connection)
+        mine = (task.level, task.partition)
+        heads = [
+            [*name, head.as_json()] for name, head in self._commits.heads.items() if self._expected.owner(name) == mine
+        ]
+        welcome = {"start": self._commits.block, "heads": heads}
+        connection.sendall(json.dumps(welcome).encode() + b"\n")
+        return task
+
+    def _take(self, task: _Task, kind: int, block: int, body: bytes) -> None:
+        with self._changed:
+            if task.attempt != self._attempt:
+                return
+            if kind == OUTPUT:
+                self._outputs[block][task.partition] = body
+            elif kind == SAVED:
+                self._saved[block][task.level, task.partition] = (task, json.loads(body))
+            elif kind == FAILED:
+                report = json.loads(body)
+                self.failures.append((report["known"], report["text"]))
+            self._changed.notify_all()

@@ -1,0 +1,69 @@
+"""The commit: one file that says up to which block all is computed, and where the states are that belong to it.
+
+It is replaced as a whole, so there is always exactly one: states, and the place in the sequence that they belong to,
+cannot come apart. Files of states that neither this commit nor the one before it names are removed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from wallaroo.engine.stages.state_store import BucketName, StoredHead
+from wallaroo.errors import DirectoryError
+from wallaroo.files import write_atomically
+
+
+class Commits:
+    """The latest commit of an application, and the making of the next."""
+
+    def __init__(self, path: Path, states: Path) -> None:
+        self._path = path
+        self._states = states
+        states.mkdir(mode=0o700, exist_ok=True)
+        self.block = 0
+        """The first block that has not been computed."""
+        self.heads: dict[BucketName, StoredHead] = {}
+        self._before: set[str] = set()
+        if path.exists():
+            self._read()
+        self._remove(lambda name: name not in self._named())
+
+    def _read(self) -> None:
+        try:
+            data: dict[str, Any] = json.loads(self._path.read_text())
+            self.block = int(data["block"])
+            self.heads = {
+                (state, int(bucket)): StoredHead.from_json(head)
+                for state, buckets in data["states"].items()
+                for bucket, head in buckets.items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DirectoryError(
+                f"{self._path} is damaged, and the state cannot be found without it. Bring it back from a copy, or "
+                "start fresh with --reset, which keeps what is there in a folder of its own."
+            ) from error
+
+    def commit(self, block: int, changed: Mapping[BucketName, StoredHead]) -> None:
+        """Make a commit: all before `block` is computed, and these heads have changed since the last one."""
+        named = self._named()
+        heads = {**self.heads, **changed}
+        states: dict[str, dict[str, Any]] = {}
+        for (state, bucket), head in heads.items():
+            states.setdefault(state, {})[str(bucket)] = head.as_json()
+        write_atomically(self._path, json.dumps({"block": block, "states": states}))
+        self.block, self.heads = block, heads
+        # The one before last: a task may still be reading what the last one named.
+        gone = self._before - named - self._named()
+        self._before = named
+        self._remove(gone.__contains__)
+
+    def _named(self) -> set[str]:
+        return {place.file for head in self.heads.values() for place in head.places.values()}
+
+    def _remove(self, goes: Any) -> None:
+        for path in self._states.iterdir():
+            if goes(path.name):
+                path.unlink(missing_ok=True)

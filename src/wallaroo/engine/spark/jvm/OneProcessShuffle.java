@@ -1,0 +1,166 @@
+package wallaroo;
+
+import java.util.ArrayDeque;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.ShuffleDependency;
+import org.apache.spark.TaskContext;
+import org.apache.spark.TaskKilledException;
+import org.apache.spark.scheduler.MapStatus;
+import org.apache.spark.shuffle.BaseShuffleHandle;
+import org.apache.spark.shuffle.ShuffleHandle;
+import org.apache.spark.shuffle.ShuffleReadMetricsReporter;
+import org.apache.spark.shuffle.ShuffleReader;
+import org.apache.spark.shuffle.ShuffleWriteMetricsReporter;
+import org.apache.spark.shuffle.ShuffleWriter;
+import org.apache.spark.shuffle.streaming.StreamingShuffleManager;
+import org.apache.spark.storage.BlockManagerId;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import scala.Option;
+import scala.Product2;
+import scala.Some;
+import scala.Tuple2;
+import scala.collection.AbstractIterator;
+import scala.collection.Iterator;
+
+/**
+ * The streaming shuffle where all tasks run in one JVM: rows go from task to task through queues in memory.
+ *
+ * Spark's own goes through TCP also on one machine: it listens on every interface of the machine, asks nobody who they
+ * are, and looks a thousand times a second whether there is something to send.
+ */
+public class OneProcessShuffle extends StreamingShuffleManager {
+  private static final ConcurrentHashMap EXCHANGES = new ConcurrentHashMap();
+  private static final long LOOK_UP_MS = 100L;
+
+  public ShuffleHandle registerShuffle(int shuffleId, ShuffleDependency dependency) {
+    int writers = dependency.rdd().getNumPartitions();
+    int readers = dependency.partitioner().numPartitions();
+    EXCHANGES.put(Integer.valueOf(shuffleId), new Exchange(writers, readers));
+    return super.registerShuffle(shuffleId, dependency);
+  }
+
+  public boolean unregisterShuffle(int shuffleId) {
+    EXCHANGES.remove(Integer.valueOf(shuffleId));
+    return true;
+  }
+
+  public ShuffleWriter getWriter(
+      ShuffleHandle handle, long mapId, TaskContext context, ShuffleWriteMetricsReporter metrics) {
+    return new Writer((BaseShuffleHandle) handle, mapId);
+  }
+
+  public ShuffleReader getReader(
+      ShuffleHandle handle, int startMapIndex, int endMapIndex, int startPartition, int endPartition,
+      TaskContext context, ShuffleReadMetricsReporter metrics) {
+    return new Reader(exchange(handle).lanes[startPartition], context);
+  }
+
+  private static Exchange exchange(ShuffleHandle handle) {
+    return (Exchange) EXCHANGES.get(Integer.valueOf(handle.shuffleId()));
+  }
+
+  /** All lanes of one shuffle. */
+  static class Exchange {
+    final Lane[] lanes;
+
+    Exchange(int writers, int readers) {
+      lanes = new Lane[readers];
+      for (int i = 0; i < readers; i++) { lanes[i] = new Lane(writers); }
+    }
+  }
+
+  /** The rows on their way to one reader, from all writers. */
+  static class Lane {
+    private final ArrayDeque rows = new ArrayDeque();
+    private int writing;
+
+    Lane(int writers) { writing = writers; }
+
+    synchronized void put(UnsafeRow row) {
+      rows.add(row);
+      notify();
+    }
+
+    synchronized void end() {
+      writing--;
+      notify();
+    }
+
+    /** Returns the next row, null at the end. */
+    synchronized UnsafeRow take(TaskContext context) {
+      while (rows.isEmpty() && writing > 0) {
+        if (context.isInterrupted()) { throw new TaskKilledException(); }
+        try {
+          wait(LOOK_UP_MS);
+        } catch (InterruptedException interrupted) {
+          throw new TaskKilledException();
+        }
+      }
+      return (UnsafeRow) rows.poll();
+    }
+  }
+
+  static class Writer extends ShuffleWriter {
+    /** Nobody fetches anything from there. */
+    private static final BlockManagerId HERE = BlockManagerId.apply("driver", "127.0.0.1", 1, Option.empty());
+    private final ShuffleDependency dependency;
+    private final Lane[] lanes;
+    private final long mapId;
+
+    Writer(BaseShuffleHandle handle, long mapId) {
+      this.dependency = handle.dependency();
+      this.lanes = exchange(handle).lanes;
+      this.mapId = mapId;
+    }
+
+    public void write(Iterator records) {
+      while (records.hasNext()) {
+        Product2 record = (Product2) records.next();
+        // The row is used again for the one that comes next.
+        lanes[dependency.partitioner().getPartition(record._1())].put(((UnsafeRow) record._2()).copy());
+      }
+      for (int i = 0; i < lanes.length; i++) { lanes[i].end(); }
+    }
+
+    public Option stop(boolean success) {
+      return new Some(MapStatus.apply(HERE, getPartitionLengths(), mapId, 0L));
+    }
+
+    public long[] getPartitionLengths() { return new long[lanes.length]; }
+  }
+
+  static class Reader implements ShuffleReader {
+    private final Lane lane;
+    private final TaskContext context;
+
+    Reader(Lane lane, TaskContext context) {
+      this.lane = lane;
+      this.context = context;
+    }
+
+    public Iterator read() { return new Rows(lane, context); }
+  }
+
+  static class Rows extends AbstractIterator {
+    private final Lane lane;
+    private final TaskContext context;
+    private UnsafeRow ahead;
+
+    Rows(Lane lane, TaskContext context) {
+      this.lane = lane;
+      this.context = context;
+    }
+
+    public boolean hasNext() {
+      if (ahead == null) { ahead = lane.take(context); }
+      return ahead != null;
+    }
+
+    public Object next() {
+      hasNext();
+      UnsafeRow row = ahead;
+      ahead = null;
+      return new Tuple2(Integer.valueOf(0), row);
+    }
+  }
+}

@@ -1,0 +1,134 @@
+"""Where a message for a state came from: found out afterwards, only for messages that fail.
+
+Messages do not carry their position; that would cost something for each of them. But the log keeps what a block has
+until it is committed, and user code gives the same results for the same messages, as it has to for a block that is
+computed again. So the first stage runs once more over the block, its results noted with their positions, until the
+message is met. Where the program then gives another message, the position is not told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections import defaultdict
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from wallaroo.engine.plan import StepRoute
+from wallaroo.engine.stages.origins import Noted, NotingOutbox
+from wallaroo.engine.stages.outbox import USER_ERRORS
+from wallaroo.engine.transport.letters import serializer_bytes
+from wallaroo.engine.transport.shares import Chunk
+from wallaroo.ingress.sequence import SequencedBlock
+from wallaroo.topology.model import REPLAYS
+
+if TYPE_CHECKING:
+    from wallaroo.engine.stages.block_worker import BlockWorker
+
+
+class ArrivedSlice:
+    """The messages of one bucket in a chunk as they arrived, for those of them that fail."""
+
+    def __init__(
+        self, worker: BlockWorker, block: SequencedBlock, chunk: Chunk, messages: dict[Any, list[Any]], first: int
+    ) -> None:
+        self._worker = worker
+        self._block = block
+        self._chunk = chunk
+        self._at_hand = list(messages)
+        self._first = first
+
+    @cached_property
+    def name(self) -> tuple[int, ...]:
+        """Return the place of the messages in the order of the input, and what tells them from others there."""
+        return (self._block.number, self._chunk.part, self._first, zlib.crc32(self._chunk.body))
+
+    @cached_property
+    def _messages(self) -> dict[Any, list[Any]]:
+        loaded = list(self._worker.plan.serializer.load_messages(self._chunk.body).values())
+        # In the same order; but a key such as NaN is not found by another copy of it.
+        mine = loaded[self._first : self._first + len(self._at_hand)]
+        return dict(zip(self._at_hand, mine, strict=True))
+
+    def message(self, key: Any, index: int) -> Any:
+        """Return a message as it was before any user code had it."""
+        return self._messages[key][index]
+
+    def origin(self, key: Any, index: int) -> dict[str, Any]:
+        """Say where a message came from."""
+        plan = self._worker.plan
+        route = plan.routes[self._chunk.route]
+        assert isinstance(route, StepRoute)
+        found = None
+        # Behind another state, only the block is known.
+        if plan.after(route.pipeline, 0) is route:
+            with contextlib.suppress(*USER_ERRORS):  # The log may be out of reach, or user code not do the same again.
+                retracing = BlockRetracing(self._worker, self._block)
+                found = retracing.origin_of_arrived(self._chunk, key, index, self._messages[key][index])
+        return found or {"source": route.pipeline.name, **positions_in(self._worker, self._block, route.pipeline.name)}
+
+
+def positions_in(worker: BlockWorker, block: SequencedBlock, source: str) -> dict[str, Any]:
+    """Return which messages of a source a block has; nothing where letters are replayed in it, which may be any."""
+    names = worker.plan.sources
+    ranges = [each for each in block.ranges if names[each.source] == source]
+    if not ranges or any(names[each.source] == REPLAYS for each in block.ranges):
+        return {}
+    return {"positions": [min(each.first for each in ranges), max(each.end for each in ranges) - 1]}
+
+
+class BlockRetracing:
+    """The first stage once more, over one block."""
+
+    def __init__(self, worker: BlockWorker, block: SequencedBlock) -> None:
+        self._worker = worker
+        self._block = block
+
+    def _noted(self, route: int, part: int, key: Any) -> list[Noted]:
+        """Return the messages for a key in one part of the block's output, with where each came from."""
+        outbox = NotingOutbox(self._worker.plan)
+        for at, _ in enumerate(self._worker.run_ranges(self._block, outbox, self._lines(outbox).__getitem__)):
+            if at == part:
+                return outbox.noted(route, key)
+            outbox.clear()
+        return []
+
+    def _lines(self, outbox: NotingOutbox) -> Any:
+        with outbox.capturing():
+            return _Lines(lambda name: self._worker.make_line(name, outbox))
+
+    def origin_of_packed(self, route: int, part: int, key: Any, index: int) -> dict[str, Any] | None:
+        """Return where the `index`-th message for a key came from, None if that cannot be told."""
+        noted = self._noted(route, part, key)
+        return noted[index][0] if index < len(noted) else None
+
+    def origin_of_arrived(self, chunk: Chunk, key: Any, index: int, message: Any) -> dict[str, Any] | None:
+        """The same for a message that arrived: others of its key may have failed before they were sent."""
+        outbox = NotingOutbox(self._worker.plan)
+        travelled: list[Noted] = []
+        for origin, candidate in self._noted(chunk.route, chunk.part, key):
+            with contextlib.suppress(*USER_ERRORS):
+                outbox.try_travel(key, candidate)
+                travelled.append((origin, candidate))
+            if len(travelled) > index:
+                break
+        if len(travelled) <= index:
+            return None
+        origin, same = travelled[index]
+        return origin if self._is_same(same, message) else None
+
+    def _is_same(self, one: Any, other: Any) -> bool:
+        serializer = self._worker.plan.serializer
+        return serializer_bytes(one, serializer) == serializer_bytes(other, serializer) or bool(one == other)
+
+
+class _Lines(defaultdict[str, Any]):
+    """Lines that are made when they are first needed."""
+
+    def __init__(self, make: Any) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, name: str) -> Any:
+        self[name] = made = self._make(name)
+        return made

@@ -1,0 +1,259 @@
+"""What runs inside a worker process: the application, bound once, block after block, and its live states.
+
+A first stage takes blocks of the sequence: reads the messages, decodes them, and takes them up to the next state. A
+stage with state takes the shares that its partition has of a block, computes them and passes on what comes out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from wallaroo.engine.plan import Plan, StepRoute
+from wallaroo.engine.stages.block_origins import ArrivedSlice, BlockRetracing
+from wallaroo.engine.stages.first_stage import FirstStage, PipelineLine, SourceLine
+from wallaroo.engine.stages.outbox import USER_ERRORS, NotPicklableError, Outbox
+from wallaroo.engine.stages.replaying import ReplayLine
+from wallaroo.engine.stages.state import Bucket, StateLog
+from wallaroo.engine.stages.state_store import BucketName, StateFiles
+from wallaroo.engine.stages.stateful import BucketRun, StateStep
+from wallaroo.engine.transport.letters import PACKED, Letter
+from wallaroo.engine.transport.shares import BLOCK, Chunk
+from wallaroo.errors import WallarooError
+from wallaroo.ingress.log_reader import LogReader
+from wallaroo.ingress.sequence import SequencedBlock, unpack_block
+from wallaroo.topology.model import REPLAYS
+
+_FORGET_AFTER_SECONDS = 300.0
+_KEPT_AT_MOST = 16 << 20
+"""How many bytes of messages are kept, to make a state again after an error, before the states are written."""
+
+
+class BlockWorker:
+    """One application in one worker process."""
+
+    def __init__(self, plan: Plan, outbox: Outbox | None = None) -> None:
+        self.plan = plan
+        self.outbox = outbox or Outbox(plan)
+        self._lines: dict[str, SourceLine] = {}
+        self._steps: dict[int, StateStep] = {}
+        self._logs = {name: LogReader(Path(folder)) for name, folder in plan.logs.items()}
+        self._live: OrderedDict[BucketName, tuple[float, Bucket]] = OrderedDict()
+        self._log = StateLog(plan.serializer, plan.run_id)
+
+    def run_first(self, block: SequencedBlock, partitions: int) -> list[list[Chunk]]:
+        """Run the first stage on a block; return the shares of the partitions behind it."""
+        carrier = block.number % partitions
+        shares: list[list[Chunk]] = [[] for _ in range(partitions)]
+        for share in shares:
+            share.append(Chunk(BLOCK, 0, 0, block.pack()))
+        self.outbox.clear()
+        self.outbox.origin_of_packed = partial(self._origin_of_packed, block)
+        for part, _ in enumerate(self.run_ranges(block, self.outbox, self._line)):
+            self.outbox.share_out(part, shares, carrier)
+        return shares
+
+    def run_ranges(self, block: SequencedBlock, outbox: Outbox, line_of: Any) -> Iterator[None]:
+        """Run the lines of the sources on the ranges of a block; yields where the output is to be taken.
+
+        These are the same places whenever the same block is run.
+        """
+        for source, first, end in block.ranges:
+            name = self.plan.sources[source]
+            line = line_of(name)
+            if line is None:
+                raise WallarooError(
+                    f"Block {block.number} has messages of the pipeline {name!r}, which the application no longer has. "
+                    "Start it once more with that pipeline, so that they are processed"
+                )
+            stage = FirstStage(outbox, line)
+            log = self._logs[name]
+            for low, high in log.present(first, end):
+                for at, payloads in log.read(low, high):
+                    yield from stage.run(at, payloads)
+
+    def _line(self, name: str) -> SourceLine | None:
+        if name not in self._lines:
+            with self.outbox.capturing():
+                made = self.make_line(name, self.outbox)
+            if made is None:
+                return None
+            self._lines[name] = made
+        return self._lines[name]
+
+    def make_line(self, source: str, outbox: Outbox) -> SourceLine | None:
+        """Return a new line for a source that puts into `outbox`, None where there is no such source any more."""
+        if source == REPLAYS:
+            return ReplayLine(self.plan, outbox)
+        for pipeline in self.plan.application.pipelines:
+            if pipeline.name == source:
+                return PipelineLine(self.plan, outbox, pipeline)
+        return None
+
+    def _origin_of_packed(self, block: SequencedBlock, *which: Any) -> dict[str, Any]:
+        """Say where a message came from that failed when it was packed."""
+        with contextlib.suppress(*USER_ERRORS):  # The log may be out of reach, or user code not do the same again.
+            return BlockRetracing(self, block).origin_of_packed(*which) or {}
+        return {}
+
+    def open_stage(self, level: int, partition: int, partitions: int, files: StateFiles) -> Stage:
+        """Return a stage with state, for the time from one commit to the next."""
+        return Stage(self, self._log, level, partition, partitions, files)
+
+    def take_live(self, name: BucketName) -> Bucket | None:
+        """Return the live objects of a bucket, for somebody who changes them and brings them back when all is well."""
+        return self._live.pop(name, (0.0, None))[1]
+
+    def bring_back(self, name: BucketName, bucket: Bucket) -> None:
+        """Keep the live objects of a bucket for the next time."""
+        self._live[name] = (time.monotonic(), bucket)
+
+    def forget_old(self) -> None:
+        """Forget buckets that have not been used for long: they live elsewhere now."""
+        horizon = time.monotonic() - _FORGET_AFTER_SECONDS
+        while self._live and next(iter(self._live.values()))[0] < horizon:
+            self._live.popitem(last=False)
+
+    def prepare_sources(self) -> None:
+        """Bind the first stage of every pipeline, so that what cannot be made is found before the first message."""
+        for pipeline in self.plan.application.pipelines:
+            with _told(pipeline.name, "its source or a step before its first state"):
+                self._line(pipeline.name)
+
+    def prepare_level(self, level: int) -> None:
+        """The same for the states of a level."""
+        for route in self.plan.routes:
+            if isinstance(route, StepRoute) and route.layout.level == level:
+                with _told(route.pipeline.name, f"the step {route.step.name!r} or one after it"):
+                    self.step(route.number)
+
+    def step(self, number: int) -> StateStep:
+        """Return a state step, bound."""
+        if number not in self._steps:
+            route = self.plan.routes[number]
+            assert isinstance(route, StepRoute)
+            self._steps[number] = StateStep(self.plan, route, self.outbox)
+        return self._steps[number]
+
+
+class Stage:
+    """The states of one level in one partition, from one commit to the next."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what makes a stage
+        self, worker: BlockWorker, log: StateLog, level: int, partition: int, partitions: int, files: StateFiles
+    ) -> None:
+        self._worker = worker
+        self._plan = worker.plan
+        self._outbox = worker.outbox
+        self._log = log
+        self._level = level
+        self._partition = partition
+        self._partitions = partitions
+        self._files = files
+        self._runs: dict[BucketName, BucketRun] = {}
+        self._kept = 0
+
+    def run(self, shares: Iterable[Iterable[Chunk]]) -> list[list[Chunk]]:
+        """Compute what this partition has of a block: the shares that came from the stage before, in their order.
+
+        Return the shares of the partitions behind. What is not for this stage is passed on.
+        """
+        onward: list[list[Chunk]] = [[] for _ in range(self._partitions)]
+        chunks = sorted((chunk for share in shares for chunk in share), key=lambda chunk: chunk.part)
+        block = next(unpack_block(chunk.body) for chunk in chunks if chunk.route == BLOCK)
+        for share in onward:
+            share.append(Chunk(BLOCK, 0, 0, block.pack()))
+        self._outbox.clear()
+        self._outbox.origin_of_packed = self._origin_of_output
+        for chunk in chunks:
+            if chunk.route == BLOCK:
+                continue
+            if self._plan.level_of(chunk.route) != self._level:
+                onward[self._partition].append(chunk)
+                continue
+            with self._outbox.capturing():
+                self._run_chunk(block, chunk)
+            # Together with where it came from, so that the next stage can put it into the order of the input.
+            self._outbox.share_out(chunk.part, onward, self._partition)
+        if self._kept > _KEPT_AT_MOST:
+            self._save()
+            self._outbox.share_out(chunks[-1].part, onward, self._partition)
+        return onward
+
+    def _run_chunk(self, block: SequencedBlock, chunk: Chunk) -> None:
+        step = self._worker.step(chunk.route)
+        self._kept += len(chunk.body)
+        try:
+            keys, counts, flat = self._plan.serializer.load_flat(chunk.body)
+        except USER_ERRORS as cause:
+            # The sender tries each class of message before it relies on it, so this is rare; it is kept as it is.
+            error = NotPicklableError(f"{chunk.number} messages that were packed together cannot be read: {cause}")
+            route = self._plan.routes[chunk.route]
+            self._outbox.origin = lambda: {"source": route.pipeline.name}
+            self._outbox.fail(step.place, bytes(chunk.body), error, None, encoding=PACKED)
+            return
+        state = step.step.state.name
+        first = at = 0
+        for bucket, number in zip(chunk.marks[::2], chunk.marks[1::2], strict=True):
+            messages = {}
+            for key, count in zip(keys[first : first + number], counts[first : first + number], strict=True):
+                messages[key] = flat[at : at + count]
+                at += count
+            arrived = ArrivedSlice(self._worker, block, chunk, messages, first)
+            self._run((state, bucket)).run(step, messages, arrived)
+            first += number
+
+    def _run(self, name: BucketName) -> BucketRun:
+        run = self._runs.get(name)
+        if run is None:
+            store = self._files.bucket(name)
+            # Taken out while it is being changed: if this task dies half-way, nobody must find it here.
+            live = self._worker.take_live(name)
+            run = self._runs[name] = BucketRun(self._log, store, self._log.open(store, live))
+        return run
+
+    def _origin_of_output(self, route: int, *_: Any) -> dict[str, Any]:
+        """Say where an output of a state came from that cannot be sent to the next one."""
+        return {"source": self._plan.routes[route].pipeline.name}
+
+    def _save(self) -> None:
+        """Write what has changed, and begin to keep messages anew."""
+        with self._outbox.capturing():
+            for run in self._runs.values():
+                run.save()
+        self._runs = {name: run.next() for name, run in self._runs.items()}
+        self._kept = 0
+
+    def end(self) -> list[Letter]:
+        """Write all that has changed to the disk; return the dead letters of what could not be written."""
+        self._outbox.clear()
+        self._save()
+        self._files.sync()
+        return self._outbox.take_letters()
+
+    def keep(self) -> None:
+        """Keep the live objects for the time after the commit, which has been made."""
+        for name, run in self._runs.items():
+            self._worker.bring_back(name, run.bucket)
+
+
+@contextlib.contextmanager
+def _told(pipeline: str, part: str) -> Iterator[None]:
+    """Turn what a constructor of the user's raises in a worker into a plain error."""
+    try:
+        yield
+    except USER_ERRORS as error:
+        raise WallarooError(f"Pipeline {pipeline!r}: {part} cannot be made in a worker: {error!r}") from error
+
+
+def stored_states(files: StateFiles, log: StateLog, names: Iterable[BucketName]) -> Mapping[Any, Any]:
+    """Return the states of some buckets as they were saved, by key."""
+    found: dict[Any, Any] = {}
+    for name in names:
+        found.update(log.open(files.bucket(name), None).objects)
+    return found

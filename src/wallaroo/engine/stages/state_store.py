@@ -1,0 +1,154 @@
+"""Where states are kept: files of entries that are written once and never changed.
+
+A task writes the entries of all its buckets to one file, from one commit to the next. What counts is not what lies in
+the folder but what the commit names: for each bucket its head, and where each of its entries is (see
+`engine.directory.commit`). So an attempt that never commits leaves nothing but a file that nobody reads.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_FILE_MODE = 0o600
+
+
+class Place(NamedTuple):
+    """Where an entry lies."""
+
+    file: str
+    offset: int
+
+
+class StoredHead(NamedTuple):
+    """The head of a bucket, and where its entries are."""
+
+    head: bytes
+    places: dict[int, Place]
+
+    def as_json(self) -> list[Any]:
+        """Return it as JSON has it."""
+        return [self.head.decode(), [[number, *place] for number, place in self.places.items()]]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> StoredHead:
+        """Return what `as_json` gave.
+
+        >>> head = StoredHead(b"{}", {3: Place("a", 7)})
+        >>> StoredHead.from_json(head.as_json()) == head
+        True
+        """
+        return cls(data[0].encode(), {number: Place(file, offset) for number, file, offset in data[1]})
+
+
+BucketName = tuple[str, int]
+"""A state, and the number of one of its buckets."""
+
+
+class StateFiles:
+    """The buckets of one task, from one commit to the next."""
+
+    def __init__(self, folder: Path, heads: Mapping[BucketName, StoredHead]) -> None:
+        self._folder = folder
+        self._heads = dict(heads)
+        self._changed: set[BucketName] = set()
+        self._readers: dict[str, int] = {}
+        self._new = f"{uuid.uuid4().hex}.entries"
+        self._writer = -1
+        self._size = 0
+
+    def bucket(self, name: BucketName) -> FileBucket:
+        """Return the durable side of a bucket."""
+        return FileBucket(self, name)
+
+    def head(self, name: BucketName) -> StoredHead | None:
+        """Return the head of a bucket, None if there never was one."""
+        return self._heads.get(name)
+
+    def set_head(self, name: BucketName, head: StoredHead) -> None:
+        """Replace the head of a bucket."""
+        self._heads[name] = head
+        self._changed.add(name)
+
+    def changed(self) -> dict[BucketName, StoredHead]:
+        """Return the heads that have been replaced."""
+        return {name: self._heads[name] for name in self._changed}
+
+    def read(self, place: Place, size: int) -> bytes:
+        """Return `size` bytes of a file."""
+        if place.file not in self._readers:
+            self._readers[place.file] = os.open(self._folder / place.file, os.O_RDONLY | os.O_CLOEXEC)
+        data = os.pread(self._readers[place.file], size, place.offset)
+        if len(data) < size:
+            raise OSError(f"{self._folder / place.file} is shorter than it was when it was committed")
+        return data
+
+    def write(self, data: bytes) -> Place:
+        """Add an entry, and return where it is."""
+        if self._writer < 0:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            self._writer = os.open(self._folder / self._new, flags, _FILE_MODE)
+        place = Place(self._new, self._size)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._writer, rest) :]
+        self._size += len(data)
+        return place
+
+    def sync(self) -> None:
+        """Force what was written to the disk."""
+        if self._writer >= 0:
+            os.fsync(self._writer)
+            folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def close(self) -> None:
+        """Close all files."""
+        for file in (*self._readers.values(), *([self._writer] if self._writer >= 0 else ())):
+            os.close(file)
+        self._readers.clear()
+        self._writer = -1
+
+
+class FileBucket:
+    """One bucket in the files (a `BucketStore`)."""
+
+    def __init__(self, files: StateFiles, name: BucketName) -> None:
+        self._files = files
+        self._name = name
+
+    def _places(self) -> dict[int, Place]:
+        stored = self._files.head(self._name)
+        return {} if stored is None else stored.places
+
+    def read_head(self) -> bytes | None:
+        """Return the head, None if there never was one."""
+        stored = self._files.head(self._name)
+        return None if stored is None else stored.head
+
+    def write_head(self, head: bytes) -> None:
+        """Replace the head."""
+        self._files.set_head(self._name, StoredHead(head, self._places()))
+
+    def read_entry(self, number: int, size: int) -> bytes:
+        """Return an entry of `size` bytes."""
+        return self._files.read(self._places()[number], size)
+
+    def write_entry(self, number: int, data: bytes) -> None:
+        """Add an entry."""
+        stored = self._files.head(self._name) or StoredHead(b"", {})
+        places = {**stored.places, number: self._files.write(data)}
+        self._files.set_head(self._name, StoredHead(stored.head, places))
+
+    def remove_entry(self, number: int, size: int) -> None:  # noqa: ARG002 - part of the contract
+        """Remove an entry; its file goes when no entry in it is needed any more."""
+        stored = self._files.head(self._name)
+        assert stored is not None
+        places = {other: place for other, place in stored.places.items() if other != number}
+        self._files.set_head(self._name, StoredHead(stored.head, places))

@@ -1,0 +1,210 @@
+"""The tasks of the query, as Spark runs them: long ones, each for the time of an epoch.
+
+Rows come and go one at a time. A row with the number -1 says nothing; it is there because Spark asks for the next row
+before it sends the last one on. A number below that says that the epoch ends, and before which block.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+
+from wallaroo.engine.stages.block_worker import BlockWorker
+from wallaroo.engine.stages.printing import catch_streams
+from wallaroo.engine.stages.state_store import StateFiles
+from wallaroo.engine.transport.buckets import spread_ids
+from wallaroo.engine.transport.hand_in import HandIn
+from wallaroo.engine.transport.shares import Chunk, pack_share, unpack_share
+from wallaroo.engine.transport.shipping import PlanRef
+from wallaroo.ingress.sequence import unpack_block
+
+COLUMNS = "part int, block long, sender int, share binary"
+_SCHEMA = pa.schema([("part", pa.int32()), ("block", pa.int64()), ("sender", pa.int32()), ("share", pa.binary())])
+NOTHING = -1
+
+Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """What every task needs to know."""
+
+    plan: PlanRef
+    address: str
+    token: str
+    attempt: str
+    partitions: int
+    """Of each stage with state."""
+    readers: int
+    levels: int
+    states: str
+    """The folder of the states' files."""
+
+
+def end_before(block: int) -> int:
+    """Return the number in a row that says that the epoch ends before `block`.
+
+    >>> end_before(0), end_before(end_before(7))
+    (-2, 7)
+    """
+    return -2 - block
+
+
+@lru_cache(maxsize=1)
+def worker_for(ref: PlanRef) -> BlockWorker:
+    """Return this process's worker for a plan."""
+    catch_streams()
+    # Messages come and go by the ten thousand; Python's own setting looks for garbage after every 700.
+    gc.set_threshold(50_000, 20, 20)
+    return BlockWorker(ref.load())
+
+
+def first_stage(settings: TaskSettings) -> Callable[[Batches], Batches]:
+    """Return the function that Spark runs for the first stage."""
+
+    def run(batches: Batches) -> Batches:
+        with _line(settings, -1) as (driver, partition):
+            worker = worker_for(settings.plan)
+            worker.prepare_sources()
+            shuffle = _Shuffle(settings.partitions, partition)
+            for number, record in _rows(batches, 1):
+                if number <= end_before(0):
+                    if not settings.levels:
+                        driver.saved(end_before(number), {})
+                    yield from shuffle.to_all(number)
+                    continue
+                shares = worker.run_first(unpack_block(record), settings.partitions if settings.levels else 1)
+                if settings.levels:
+                    yield from shuffle.rows(number, shares)
+                else:
+                    driver.output(number, pack_share(shares[0]))
+            _tidy_up(worker)
+
+    return run
+
+
+def later_stage(settings: TaskSettings, level: int) -> Callable[[Batches], Batches]:
+    """Return the function that Spark runs for a stage with state."""
+
+    def run(batches: Batches) -> Batches:
+        with (
+            _line(settings, level) as (driver, partition),
+            closing(StateFiles(Path(settings.states), driver.welcome.heads)) as files,
+        ):
+            worker = worker_for(settings.plan)
+            worker.prepare_level(level)
+            stage = worker.open_stage(level, partition, settings.partitions, files)
+            shuffle = _Shuffle(settings.partitions, partition)
+            last = level + 1 == settings.levels
+            order = _InOrder(driver.welcome.start, settings.readers if level == 0 else settings.partitions, level)
+            for batch in batches:
+                for block, shares in order.take(*(column[0] for column in batch.columns[1:])):
+                    onward = stage.run(map(unpack_share, shares))
+                    if last:
+                        driver.output(block, pack_share(onward[partition]))
+                    else:
+                        yield from shuffle.rows(block, onward)
+                if order.is_at_the_end():
+                    # Not when the stream ends: the stage before waits for the commit, and with it for this one.
+                    if not last:
+                        yield from shuffle.to_all(end_before(order.next))
+                    letters = stage.end()
+                    driver.saved(order.next, files.changed(), letters)
+                    stage.keep()
+            _tidy_up(worker)
+
+    return run
+
+
+class _InOrder:
+    """Puts what comes from the stage before into the order of the blocks."""
+
+    def __init__(self, start: int, senders: int, level: int) -> None:
+        self.next = start
+        self._needed = 1 if level == 0 else senders
+        """How many senders have a share of a block: of the first stage, one; of a later one, all."""
+        self._waiting: dict[int, dict[int, pa.Buffer]] = {}
+        self._open = set(range(senders))
+        self._just_ended = False
+
+    def is_at_the_end(self) -> bool:
+        """Tell whether the row that was just taken was the last sender's last word."""
+        return self._just_ended
+
+    def take(self, block: pa.Scalar, sender: pa.Scalar, share: pa.Scalar) -> Iterator[tuple[int, list[memoryview]]]:
+        """Take a row; yield the blocks that are complete now and whose turn it is."""
+        number: int = block.as_py()
+        self._just_ended = False
+        if number < NOTHING:
+            self._open.discard(sender.as_py())
+            self._just_ended = not self._open
+        if number <= NOTHING:
+            return
+        self._waiting.setdefault(number, {})[sender.as_py()] = share.as_buffer()
+        while len(self._waiting.get(self.next, ())) == self._needed:
+            shares = self._waiting.pop(self.next)
+            yield self.next, [memoryview(shares[each]) for each in sorted(shares)]
+            self.next += 1
+
+
+class _Shuffle:
+    """Makes the rows for the partitions of the next stage."""
+
+    def __init__(self, partitions: int, sender: int) -> None:
+        self._ids = pa.array(spread_ids(partitions, partitions), pa.int32())
+        self._senders = pa.array([sender] * partitions, pa.int32())
+        self._nothing = pa.array([b""] * partitions, pa.binary())
+        self._partitions = partitions
+        self._flush = self._batch(NOTHING, self._nothing)
+
+    def _batch(self, number: int, shares: pa.Array) -> pa.RecordBatch:
+        numbers = pa.array([number] * self._partitions, pa.int64())
+        return pa.RecordBatch.from_arrays([self._ids, numbers, self._senders, shares], schema=_SCHEMA)
+
+    def rows(self, number: int, shares: list[list[Chunk]]) -> Batches:
+        """Yield the shares of a block, one row for each partition, also where there is nothing in it."""
+        yield self._batch(number, pa.array([pack_share(share) for share in shares], pa.binary()))
+        yield self._flush
+
+    def to_all(self, number: int) -> Batches:
+        """Yield a row without content for each partition."""
+        yield self._batch(number, self._nothing)
+        yield self._flush
+
+
+def _rows(batches: Batches, column: int) -> Iterator[tuple[int, memoryview]]:
+    for batch in batches:
+        number = batch.column(0)[0].as_py()
+        if number != NOTHING:
+            yield number, memoryview(batch.column(column)[0].as_buffer())
+
+
+@contextmanager
+def _line(settings: TaskSettings, level: int) -> Iterator[tuple[HandIn, int]]:
+    from pyspark import TaskContext  # noqa: PLC0415 - only in a task
+
+    context = TaskContext.get()
+    assert context is not None
+    partition = context.partitionId()
+    driver = HandIn(settings.address, settings.token, settings.attempt, level, partition)
+    try:
+        yield driver, partition
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        driver.failed(error)
+        raise
+    finally:
+        driver.close()
+
+
+def _tidy_up(worker: BlockWorker) -> None:
+    worker.forget_old()
+    # Spark's worker runs a full collection after every task, which would visit every live object.
+    gc.freeze()

@@ -1,0 +1,91 @@
+"""How a task talks to the driver: what a block has put out, what has been saved, what went wrong.
+
+One connection for each task of a stage, for the time of an epoch. Frames have a kind, a block number and a length. The
+driver answers a hello with where to begin and the heads of the task's buckets, and a `saved` when all is committed.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from struct import Struct
+from typing import Any, NamedTuple
+
+from wallaroo.connectors.batch import Body
+from wallaroo.engine.stages.state_store import BucketName, StoredHead
+from wallaroo.engine.transport.letters import Letter
+from wallaroo.errors import WallarooError
+
+FRAME = Struct("<BqI")
+HELLO, OUTPUT, SAVED, FAILED = range(4)
+LONGEST_HELLO = 4096
+
+
+class Welcome(NamedTuple):
+    """The driver's answer to a task: the first block of the epoch, and the heads of its buckets."""
+
+    start: int
+    heads: dict[BucketName, StoredHead]
+
+
+class HandIn:
+    """A task's line to the driver."""
+
+    def __init__(self, address: str, token: str, attempt: str, level: int, partition: int) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._stream = self._socket.makefile("rb")
+        hello = {"token": token, "attempt": attempt, "level": level, "partition": partition}
+        try:
+            self._socket.connect(address)
+            self._send(HELLO, 0, json.dumps(hello).encode())
+            answer = json.loads(self._line())
+        except BaseException:
+            self.close()
+            raise
+        heads = {(state, bucket): StoredHead.from_json(head) for state, bucket, head in answer["heads"]}
+        self.welcome = Welcome(answer["start"], heads)
+
+    def output(self, block: int, share: bytes) -> None:
+        """Hand in what a partition has put out for a block."""
+        self._send(OUTPUT, block, share)
+
+    def saved(self, block: int, heads: Mapping[BucketName, StoredHead], letters: Sequence[Letter] = ()) -> None:
+        """Say that all before `block` is computed and on the disk; return when it is committed."""
+        changed = [[*name, head.as_json()] for name, head in heads.items()]
+        report = {"heads": changed, "letters": letters}
+        self._send(SAVED, block, json.dumps(report).encode())
+        self._line()
+
+    def failed(self, error: BaseException) -> None:
+        """Say why this task cannot go on."""
+        known = isinstance(error, WallarooError)
+        self._send(FAILED, 0, json.dumps({"known": known, "text": str(error) if known else repr(error)}).encode())
+
+    def _send(self, kind: int, block: int, body: Body) -> None:
+        self._socket.sendall(FRAME.pack(kind, block, len(body)))
+        self._socket.sendall(body)
+
+    def _line(self) -> bytes:
+        line = self._stream.readline()
+        if not line.endswith(b"\n"):
+            raise ConnectionError("the driver has closed the line")
+        return line
+
+    def close(self) -> None:
+        """Close the line."""
+        self._stream.close()
+        self._socket.close()
+
+
+def read_frame(stream: Any, longest: int = sys.maxsize) -> tuple[int, int, bytes] | None:
+    """Return the next frame, None at the end, or where it is longer than it may be."""
+    head = stream.read(FRAME.size)
+    if len(head) < FRAME.size:
+        return None
+    kind, block, length = FRAME.unpack(head)
+    if length > longest:
+        return None
+    body = stream.read(length)
+    return (kind, block, body) if len(body) == length else None

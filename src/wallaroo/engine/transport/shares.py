@@ -1,0 +1,68 @@
+"""How messages travel between stages: a row of Spark is a *share*, all that a block has for one partition of a stage.
+
+A share is a list of chunks in their order. A chunk is many messages for one route:
+
+- for a state, the messages with their keys, packed together; its marks say which keys are in which bucket;
+- for a sink, encoded messages back to back; its marks say where each of them ends;
+- for the driver, dead letters or printed text.
+
+`part` says from which of the block's ranges a chunk comes: where pipelines meet in one state, its messages are
+computed in the order in which they were accepted.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from wallaroo.connectors.batch import Body
+
+DEAD_LETTERS = -1
+"""The route of messages that failed: a JSON list of records for the dead-letter file."""
+PRINTED = -2
+"""The route of what user code printed: text for the user's screen."""
+BLOCK = -3
+"""The route of what a block says of itself."""
+
+_HEAD = Struct("<iIIII")
+
+
+class Chunk(NamedTuple):
+    """Messages that take one route together; its fields are described at the top of this module."""
+
+    route: int
+    part: int
+    number: int
+    body: Body
+    marks: array[int] = array("I")
+
+
+def pack_share(chunks: Iterable[Chunk]) -> bytes:
+    """Return chunks as the bytes of a row.
+
+    >>> chunk = Chunk(3, 0, 2, b"onetwo", array("I", [3, 6]))
+    >>> [read] = unpack_share(pack_share([chunk]))
+    >>> read.route, read.number, bytes(read.body), read.marks
+    (3, 2, b'onetwo', array('I', [3, 6]))
+    """
+    pieces: list[Body] = []
+    for route, part, number, body, marks in chunks:
+        packed = marks.tobytes()
+        pieces += (_HEAD.pack(route, part, number, len(packed), len(body)), packed, body)
+    return b"".join(pieces)
+
+
+def unpack_share(share: bytes | memoryview) -> Iterator[Chunk]:
+    """Yield the chunks of a row; their bodies are not copied."""
+    view = memoryview(share)
+    at = 0
+    while at < len(view):
+        route, part, number, marks_size, body_size = _HEAD.unpack_from(view, at)
+        at += _HEAD.size
+        marks = array("I")
+        marks.frombytes(view[at : at + marks_size])
+        at += marks_size
+        yield Chunk(route, part, number, view[at : at + body_size], marks)
+        at += body_size

@@ -1,0 +1,231 @@
+"""The sequence: the messages of all sources in one order, cut into numbered blocks.
+
+A block holds no messages, it says which they are: ranges of the sources' logs, in the order in which they were
+accepted, and the time at which it was cut. Block numbers are the order of the whole application.
+
+The files are segments, each named by the number of its first block. A segment begins with a line of JSON: up to which
+message each source was sequenced before it. Records follow, each with a checksum. A record that a crash has torn at
+the end was never handed out, and is dropped; its messages are still in the logs, and get another place in the order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+from wallaroo.files import write_atomically
+from wallaroo.ingress.log_format import DIRECTORY_MODE, FILE_MODE, LogCorruptError, sync_directory
+
+SEGMENT_BYTES = 1 << 20
+_SUFFIX = ".sequence"
+_NAMES = "sources.json"
+_HEAD = Struct("<QQIH")
+_RANGE = Struct("<HQQ")
+_CHECKSUM = Struct("<I")
+
+
+class Range(NamedTuple):
+    """The messages `first` to `end` (without `end`) of a source, which goes by its number."""
+
+    source: int
+    first: int
+    end: int
+
+
+class SequencedBlock(NamedTuple):
+    """A block of the sequence; `size` is how many bytes of payload its messages have."""
+
+    number: int
+    time_ns: int
+    size: int
+    ranges: tuple[Range, ...] = ()
+
+    def pack(self) -> bytes:
+        """Return the block as bytes.
+
+        >>> block = SequencedBlock(7, 1_000, 42, (Range(0, 3, 5), Range(1, 0, 9)))
+        >>> unpack_block(block.pack()) == block
+        True
+        """
+        head = _HEAD.pack(self.number, self.time_ns, self.size, len(self.ranges))
+        return head + b"".join(_RANGE.pack(*each) for each in self.ranges)
+
+
+def unpack_block(data: bytes | memoryview) -> SequencedBlock:
+    """Return the block in `data`."""
+    number, time_ns, size, _ = _HEAD.unpack_from(data)
+    ranges = _RANGE.iter_unpack(memoryview(data)[_HEAD.size :])
+    return SequencedBlock(number, time_ns, size, tuple(Range._make(each) for each in ranges))
+
+
+class SequenceWriter:
+    """Appends blocks to the sequence in `directory`, and reads them again for those who start over.
+
+    `sources` are the names of the application's sources; `known` is the first number that may be given to a new
+    block: the application has seen all before it, which a power failure may have taken from the end of the files.
+    """
+
+    def __init__(self, directory: Path, sources: Sequence[str], known: int = 0) -> None:
+        self.directory = Path(directory)
+        self.directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        self.names = self._remember_names(sources)
+        self.ends: dict[int, int] = {}
+        """Up to which message each source is sequenced."""
+        self.dropped: list[str] = []
+        self._segments = segment_firsts(self.directory)
+        if self._segments:
+            self.end = self._recover(self._segments[-1])
+            self._file = os.open(self._path(self._segments[-1]), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            self._size = os.fstat(self._file).st_size
+        else:
+            self.end = known
+            self._begin_segment()
+        if known > self.end:
+            self.dropped.append(
+                f"The sequence in {self.directory} ended at block {self.end}, but blocks up to {known} were known: "
+                f"those between are lost, as after a power failure. It goes on with block {known}."
+            )
+            # In place of what is lost come blocks without messages: nobody who counts blocks has to know of gaps.
+            while self.end < known:
+                self.append(time.time_ns(), 0)
+        self._synced = 0
+
+    def _remember_names(self, sources: Sequence[str]) -> list[str]:
+        """Return all names by their numbers, which a source keeps for as long as the sequence lives."""
+        names = known_names(self.directory, sources)
+        if set(names) != set(known_names(self.directory, ())):
+            write_atomically(self.directory / _NAMES, json.dumps(names))
+        return names
+
+    def _path(self, first: int) -> Path:
+        return self.directory / f"{first:020d}{_SUFFIX}"
+
+    def _recover(self, first: int) -> int:
+        """Drop what a crash has torn at the end of a segment; return the number that comes next."""
+        path = self._path(first)
+        data = path.read_bytes()
+        at, self.ends = _read_opening(path, data)
+        end = first
+        for block, after in _records(data, at):
+            if block.number != end:
+                break
+            end, at = end + 1, after
+            self._note(block)
+        if at < len(data):
+            self.dropped.append(f"{path}: {len(data) - at} bytes at its end were not written completely, and dropped.")
+            os.truncate(path, at)
+        return end
+
+    def _note(self, block: SequencedBlock) -> None:
+        self.ends.update({each.source: each.end for each in block.ranges})
+
+    def append(self, time_ns: int, size: int, ranges: tuple[Range, ...] = ()) -> SequencedBlock:
+        """Add a block, and return it; it survives the death of any process."""
+        if self._size >= SEGMENT_BYTES:
+            self._begin_segment()
+        block = SequencedBlock(self.end, time_ns, size, ranges)
+        packed = block.pack()
+        record = packed + _CHECKSUM.pack(crc32(packed))
+        written = os.write(self._file, record)
+        if written < len(record):
+            os.ftruncate(self._file, self._size)
+            raise OSError(28, os.strerror(28), str(self.directory))
+        self._size += written
+        self.end += 1
+        self._note(block)
+        return block
+
+    def _begin_segment(self) -> None:
+        path = self._path(self.end)
+        opening = json.dumps({"ends": {str(source): end for source, end in self.ends.items()}}).encode() + b"\n"
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+        os.write(file, opening)
+        os.fsync(file)
+        sync_directory(self.directory)
+        if self._segments:
+            os.fsync(self._file)
+            os.close(self._file)
+        if not self._segments or self._segments[-1] != self.end:
+            self._segments.append(self.end)
+        self._file, self._size = file, len(opening)
+
+    def read_from(self, number: int) -> Iterator[SequencedBlock]:
+        """Yield the blocks from `number` on, up to the end that the sequence has when it gets there.
+
+        Raises:
+            LogCorruptError: A block is damaged or gone.
+        """
+        for first, next_first in zip(self._segments, [*self._segments[1:], None], strict=True):
+            if next_first is not None and next_first <= number:
+                continue
+            path = self._path(first)
+            data = path.read_bytes()
+            for block, _ in _records(data, _read_opening(path, data)[0]):
+                if block.number == number:
+                    yield block
+                    number += 1
+        if number < self.end:
+            raise LogCorruptError(f"Block {number} is missing from the sequence in {self.directory}.")
+
+    def delete_before(self, number: int) -> None:
+        """Forget the blocks before `number`, in whole segments."""
+        while len(self._segments) > 1 and self._segments[1] <= number:
+            self._path(self._segments.pop(0)).unlink(missing_ok=True)
+
+    def sync(self) -> None:
+        """Force the sequence to the disk."""
+        if self._synced < self.end:
+            end = self.end
+            # Another thread may begin a new segment meanwhile, and close this one.
+            file = os.dup(self._file)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
+            self._synced = end
+
+    def close(self) -> None:
+        """Force the sequence to the disk, and close it."""
+        self.sync()
+        os.close(self._file)
+
+
+def known_names(directory: Path, sources: Sequence[str]) -> list[str]:
+    """Return the names of all sources that a sequence knows, or will know with these, by their numbers."""
+    path = directory / _NAMES
+    names: list[str] = json.loads(path.read_text()) if path.exists() else []
+    return [*names, *(name for name in sources if name not in names)]
+
+
+def segment_firsts(directory: Path) -> list[int]:
+    """Return the first block of each segment, ascending."""
+    stems = (path.name.removesuffix(_SUFFIX) for path in directory.glob(f"*{_SUFFIX}"))
+    return sorted(int(stem) for stem in stems if stem.isdigit())
+
+
+def _read_opening(path: Path, data: bytes) -> tuple[int, dict[int, int]]:
+    """Return where the records of a segment begin, and up to where each source was sequenced before them."""
+    line, newline, _ = data.partition(b"\n")
+    try:
+        ends = {int(source): int(end) for source, end in json.loads(line)["ends"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LogCorruptError(f"The file {path} is damaged: its first line cannot be read.") from error
+    return len(line) + len(newline), ends
+
+
+def _records(data: bytes, at: int) -> Iterator[tuple[SequencedBlock, int]]:
+    """Yield the blocks in a segment, each with where it ends, up to one that is torn or damaged."""
+    view = memoryview(data)
+    while at + _HEAD.size <= len(data):
+        count = _HEAD.unpack_from(data, at)[3]
+        end = at + _HEAD.size + count * _RANGE.size
+        if end + _CHECKSUM.size > len(data) or _CHECKSUM.unpack_from(data, end)[0] != crc32(view[at:end]):
+            return
+        yield unpack_block(view[at:end]), end + _CHECKSUM.size
+        at = end + _CHECKSUM.size

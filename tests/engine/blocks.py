@@ -1,0 +1,122 @@
+"""The stages without Spark: sequence, first stage, stages with state, commit, chained as the query chains them."""
+
+import random
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from wallaroo.engine.directory.commit import Commits
+from wallaroo.engine.stages.block_worker import BlockWorker
+from wallaroo.engine.stages.state_store import StateFiles
+from wallaroo.engine.transport.chunks import load_records
+from wallaroo.engine.transport.shares import DEAD_LETTERS, PRINTED, pack_share, unpack_share
+from wallaroo.engine.transport.shipping import PlanRef
+from wallaroo.ingress.log_writer import LogWriter
+from wallaroo.ingress.sequence import Range, SequenceWriter
+from wallaroo.topology.model import REPLAYS
+
+
+class Blocks:
+    """What Spark does with a plan: takes shares from stage to stage, in `partitions` tasks, on any of the workers."""
+
+    def __init__(self, plan, folder, workers=1, partitions=2, seed=0):
+        self.folder = Path(folder)
+        names = [*(pipeline.name for pipeline in plan.application.pipelines), REPLAYS]
+        plan.logs = {source: str(self.folder / source) for source in names}
+        self.sequence = SequenceWriter(self.folder / "sequence", names)
+        plan.sources = self.sequence.names
+        self.plan = plan
+        self.ref = PlanRef.write(plan, self.folder / "plan")
+        self.workers = [BlockWorker(self.ref.load()) for _ in range(workers)]
+        self.partitions = partitions
+        self.commits = Commits(self.folder / "commit", self.folder / "states")
+        self.chance = random.Random(seed)
+        self.stages = {}
+        self.done = self.commits.block
+        self.sent = defaultdict(bytes)
+        self.letters = []
+        self.printed = ""
+
+    def append(self, *ranges):
+        """Accept messages, each range of them a source and its payloads, as one block."""
+        taken = []
+        for source, payloads in ranges:
+            with LogWriter(self.folder / source) as log:
+                first = log.end
+                taken.append(Range(self.plan.sources.index(source), first, log.append(payloads)))
+        self.sequence.append(0, 1, tuple(taken))
+
+    def run(self, *ranges):
+        """Accept messages as one block, compute it, and return what each sink is sent by it."""
+        if ranges:
+            self.append(*ranges)
+        before = {route: len(data) for route, data in self.sent.items()}
+        for block in self.sequence.read_from(self.done):
+            self.compute(block)
+            self.done = block.number + 1
+        return {
+            route: data[before.get(route, 0) :].decode().splitlines()
+            for route, data in self.sent.items()
+            if len(data) > before.get(route, 0)
+        }
+
+    def compute(self, block):
+        levels = len(self.plan.layout.levels)
+        shares = self.chance.choice(self.workers).run_first(block, self.partitions if levels else 1)
+        incoming = [[pack_share(share)] for share in shares]
+        for level in range(levels):
+            outgoing = [[] for _ in range(self.partitions)]
+            for partition, mine in enumerate(incoming):
+                onward = self.stage(level, partition).run(map(unpack_share, mine))
+                for target, share in enumerate(onward):
+                    outgoing[target].append(pack_share(share))
+            incoming = outgoing
+        chunks = [chunk for mine in incoming for share in mine for chunk in unpack_share(share)]
+        for chunk in sorted(chunks, key=lambda chunk: (chunk.route, chunk.part)):
+            if chunk.route >= 0:
+                self.sent[chunk.route] += chunk.body
+                ends = list(chunk.marks)
+                assert len(ends) == chunk.number
+                assert ends[-1] == len(chunk.body)
+            elif chunk.route == DEAD_LETTERS:
+                self.letters += load_records(chunk.body)
+            elif chunk.route == PRINTED:
+                self.printed += bytes(chunk.body).decode()
+
+    def stage(self, level, partition):
+        if (level, partition) not in self.stages:
+            heads = {name: head for name, head in self.commits.heads.items() if self.owner(name) == (level, partition)}
+            files = StateFiles(self.folder / "states", heads)
+            stage = self.chance.choice(self.workers).open_stage(level, partition, self.partitions, files)
+            self.stages[level, partition] = (stage, files)
+        return self.stages[level, partition][0]
+
+    def owner(self, name):
+        return self.plan.layout.states[name[0]].level, self.plan.placement(name[0], self.partitions)(name[1])
+
+    def commit(self):
+        """End the epoch; the tasks of the next one may run elsewhere."""
+        changed = {}
+        for stage, files in self.stages.values():
+            self.letters += stage.end()
+            changed.update(files.changed())
+            files.close()
+        self.commits.commit(self.done, changed)
+        for stage, _ in self.stages.values():
+            stage.keep()
+        self.stages.clear()
+
+    def crash(self):
+        """Let everything die that has not been committed, but for processes that live on with what they have."""
+        self.stages.clear()
+        self.done = self.commits.block
+        self.sent.clear()
+        self.letters.clear()
+
+    def restart(self, **changes):
+        """Go on as the next run of the application."""
+        self.sequence.close()
+        return Blocks(self.plan, self.folder, workers=len(self.workers), **changes)
+
+
+def outputs_of(blocks):
+    return Counter({route: data.decode().splitlines() for route, data in blocks.sent.items()})

@@ -1,0 +1,92 @@
+"""The commit: states and their place in the sequence, replaced as one."""
+
+import json
+
+import pytest
+
+from wallaroo.engine.directory.commit import Commits
+from wallaroo.engine.stages.state_store import StateFiles
+from wallaroo.errors import DirectoryError
+
+
+@pytest.fixture
+def place(tmp_path):
+    return tmp_path / "commit.json", tmp_path / "states"
+
+
+def written(place, commits, *contents):
+    """Return heads whose entries are in a file that has just been written, one bucket for each content."""
+    files = StateFiles(place[1], commits.heads)
+    for number, content in enumerate(contents):
+        bucket = files.bucket(("s", number))
+        bucket.write_entry(1, content)
+        bucket.write_head(b"[%d]" % len(content))
+    files.sync()
+    files.close()
+    return files.changed()
+
+
+def test_a_new_directory_begins_with_the_first_block_and_no_states(place):
+    commits = Commits(*place)
+    assert (commits.block, commits.heads) == (0, {})
+
+
+def test_the_next_run_finds_what_was_committed(place):
+    commits = Commits(*place)
+    commits.commit(7, written(place, commits, b"one", b"three"))
+    again = Commits(*place)
+    assert again.block == 7
+    files = StateFiles(place[1], again.heads)
+    assert files.bucket(("s", 1)).read_entry(1, 5) == b"three"
+    assert files.bucket(("s", 0)).read_head() == b"[3]"
+    assert files.bucket(("s", 2)).read_head() is None
+    files.close()
+
+
+def test_what_was_written_and_not_committed_counts_for_nothing(place):
+    commits = Commits(*place)
+    commits.commit(7, written(place, commits, b"one"))
+    written(place, commits, b"never")
+    assert len(list(place[1].iterdir())) == 2
+    again = Commits(*place)
+    assert again.heads == commits.heads
+    assert len(list(place[1].iterdir())) == 1
+
+
+def test_files_stay_for_one_more_commit_than_they_are_named(place):
+    commits = Commits(*place)
+    commits.commit(1, written(place, commits, b"one"))
+    [first] = place[1].iterdir()
+    commits.commit(2, written(place, commits, b"two"))
+    assert first.exists()
+    commits.commit(3, written(place, commits, b"three"))
+    assert not first.exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"block": 3}', '{"block": "x", "states": {}}', '{"block": 1, "states": {"s": 1}}']
+)
+def test_a_damaged_commit_is_told_and_nothing_is_removed(place, text):
+    commits = Commits(*place)
+    commits.commit(1, written(place, commits, b"one"))
+    place[0].write_text(text)
+    with pytest.raises(DirectoryError, match="is damaged, and the state cannot be found without it"):
+        Commits(*place)
+    assert len(list(place[1].iterdir())) == 1
+
+
+def test_a_file_that_became_shorter_is_told(place):
+    commits = Commits(*place)
+    commits.commit(1, written(place, commits, b"content"))
+    [file] = place[1].iterdir()
+    file.write_bytes(b"con")
+    files = StateFiles(place[1], commits.heads)
+    with pytest.raises(OSError, match="shorter than it was"):
+        files.bucket(("s", 0)).read_entry(1, 7)
+    files.close()
+
+
+def test_the_commit_is_plain_json(place):
+    commits = Commits(*place)
+    commits.commit(4, written(place, commits, b"one"))
+    assert json.loads(place[0].read_text())["block"] == 4

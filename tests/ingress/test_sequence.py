@@ -1,0 +1,95 @@
+"""The sequence of blocks: one order, that survives whatever dies."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wallaroo.ingress import sequence
+from wallaroo.ingress.log_format import LogCorruptError
+from wallaroo.ingress.sequence import Range, SequencedBlock, SequenceWriter, segment_firsts, unpack_block
+
+_NUMBER = st.integers(0, 2**64 - 1)
+_RANGES = st.lists(st.builds(Range, st.integers(0, 2**16 - 1), _NUMBER, _NUMBER), max_size=20).map(tuple)
+
+
+def _filled(folder: Path, number: int = 10) -> SequenceWriter:
+    writer = SequenceWriter(folder, ["words", "orders"])
+    for at in range(number):
+        writer.append(at, 10, (Range(at % 2, at, at + 2),))
+    return writer
+
+
+def _numbers(writer: SequenceWriter, first: int) -> list[int]:
+    return [block.number for block in writer.read_from(first)]
+
+
+@given(st.builds(SequencedBlock, _NUMBER, _NUMBER, st.integers(0, 2**32 - 1), _RANGES))
+def test_a_block_comes_back_as_it_was(block: SequencedBlock) -> None:
+    assert unpack_block(block.pack()) == block
+
+
+def test_blocks_are_numbered_and_read_again_by_the_next_process(tmp_path: Path) -> None:
+    _filled(tmp_path).close()
+    again = SequenceWriter(tmp_path, ["words", "orders"])
+    assert (again.end, again.dropped) == (10, [])
+    assert list(again.read_from(8)) == [
+        SequencedBlock(8, 8, 10, (Range(0, 8, 10),)),
+        SequencedBlock(9, 9, 10, (Range(1, 9, 11),)),
+    ]
+    assert again.ends == {0: 10, 1: 11}
+    assert again.append(3, 4).number == 10
+
+
+def test_a_source_keeps_its_number_whatever_others_come_and_go(tmp_path: Path) -> None:
+    _filled(tmp_path).close()
+    assert SequenceWriter(tmp_path, ["orders", "quotes"]).names == ["words", "orders", "quotes"]
+    assert SequenceWriter(tmp_path, ["words"]).names == ["words", "orders", "quotes"]
+
+
+@pytest.mark.parametrize("cut", range(1, 44))
+def test_a_record_that_a_crash_has_torn_was_never_handed_out(tmp_path: Path, cut: int) -> None:
+    _filled(tmp_path).close()
+    [file] = tmp_path.glob("*.sequence")
+    file.write_bytes(file.read_bytes()[:-cut])
+    again = SequenceWriter(tmp_path, ["words", "orders"])
+    assert again.end == 9
+    assert "not written completely" in again.dropped[0]
+    assert again.append(0, 1, (Range(0, 7, 8),)).number == 9
+    assert _numbers(again, 0) == list(range(10))
+
+
+def test_segments_roll_over_and_go_when_nobody_needs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sequence, "SEGMENT_BYTES", 200)
+    writer = _filled(tmp_path, 40)
+    firsts = segment_firsts(tmp_path)
+    assert len(firsts) > 3
+    for first in range(41):
+        assert _numbers(writer, first) == list(range(first, 40))
+    writer.delete_before(firsts[2] + 1)
+    assert segment_firsts(tmp_path) == firsts[2:]
+    with pytest.raises(LogCorruptError, match="Block 0 is missing"):
+        _numbers(writer, 0)
+    writer.close()
+    again = SequenceWriter(tmp_path, ["words", "orders"])
+    assert (again.end, again.ends) == (40, {0: 40, 1: 41})
+
+
+def test_no_number_is_given_twice_after_a_power_failure(tmp_path: Path) -> None:
+    _filled(tmp_path).close()
+    again = SequenceWriter(tmp_path, ["words", "orders"], known=14)
+    assert "those between are lost" in again.dropped[0]
+    assert again.append(0, 1).number == 14
+    assert [len(block.ranges) for block in again.read_from(9)] == [1, 0, 0, 0, 0, 0]
+
+
+def test_damage_in_the_middle_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sequence, "SEGMENT_BYTES", 200)
+    writer = _filled(tmp_path, 40)
+    file = sorted(tmp_path.glob("*.sequence"))[1]
+    data = bytearray(file.read_bytes())
+    data[-60] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(LogCorruptError, match="missing from the sequence"):
+        _numbers(writer, 0)

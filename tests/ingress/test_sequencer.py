@@ -1,0 +1,229 @@
+"""The sequencer: who gets which block when, and when an epoch ends."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from wallaroo.ingress.sequence import Range, SequencedBlock, SequenceWriter, unpack_block
+from wallaroo.ingress.sequencer import BLOCK_BYTES, FRAME, SMALL_BLOCKS_AT_ONCE, WINDOW_BYTES, Line, Sequencer
+
+
+class Reader:
+    """A reader that takes down what it is handed."""
+
+    def __init__(self) -> None:
+        self.blocks: list[SequencedBlock] = []
+        self.end: int | None = None
+        self.closed = False
+        self.line = Line(self._take, self._close)
+
+    def _take(self, frame: bytes) -> None:
+        number, length = FRAME.unpack_from(frame)
+        if length < 0:
+            self.end = number
+        else:
+            self.blocks.append(unpack_block(frame[FRAME.size :]))
+            assert self.blocks[-1].number == number
+
+    def _close(self) -> None:
+        self.closed = True
+
+    @property
+    def numbers(self) -> list[int]:
+        return [block.number for block in self.blocks]
+
+
+def _joined(sequencer: Sequencer, number: int, start: int = 0, attempt: str = "one") -> list[Reader]:
+    readers = [Reader() for _ in range(number)]
+    for at, reader in enumerate(readers):
+        sequencer.join(attempt, at, number, start, reader.line)
+    return readers
+
+
+def _run(folder: Path, test: Callable[[Sequencer], Awaitable[None]], epoch_seconds: float = 600.0) -> None:
+    async def run() -> None:
+        sequence = SequenceWriter(folder, ["a", "b"])
+        failed: list[OSError] = []
+        await test(Sequencer(sequence, epoch_seconds=epoch_seconds, on_cut_failed=failed.append))
+        assert not failed
+        sequence.close()
+
+    asyncio.run(run())
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - nobody tells when it holds
+            await asyncio.sleep(0.001)
+
+
+def test_what_comes_while_nothing_is_under_way_goes_out_in_a_moment(tmp_path: Path) -> None:
+    async def test(sequencer: Sequencer) -> None:
+        [reader] = _joined(sequencer, 1)
+        sequencer.appended(0, 0, 3, 30)
+        await _until(lambda: bool(reader.blocks))
+        assert reader.blocks[0].ranges == (Range(0, 0, 3),)
+
+    _run(tmp_path, test)
+
+
+def test_nothing_is_handed_out_before_all_readers_are_there(tmp_path: Path) -> None:
+    async def test(sequencer: Sequencer) -> None:
+        first = Reader()
+        sequencer.appended(0, 0, 3, BLOCK_BYTES)
+        sequencer.join("one", 0, 2, 0, first.line)
+        sequencer.appended(0, 3, 6, BLOCK_BYTES)
+        assert not first.blocks
+        second = Reader()
+        sequencer.join("one", 1, 2, 0, second.line)
+        assert (first.numbers, second.numbers) == ([0], [1])
+
+    _run(tmp_path, test)
+
+
+def test_sources_stand_in_the_order_in_which_they_were_accepted(tmp_path: Path) -> None:
+    async def test(sequencer: Sequencer) -> None:
+        sequencer.appended(0, 0, 3, 30)
+        sequencer.appended(1, 0, 1, 10)
+        sequencer.appended(1, 1, 2, 10)
+        sequencer.appended(0, 3, 4, 10)
+        [reader] = _joined(sequencer, 1)
+        await _until(lambda: bool(reader.blocks))
+        assert reader.blocks[0].ranges == (Range(0, 0, 3), Range(1, 0, 2), Range(0, 3, 4))
+        assert reader.blocks[0].size == 60
+
+    _run(tmp_path, test)
+
+
+def test_no_more_goes_out_than_fits_into_the_window_until_something_is_delivered(tmp_path: Path) -> None:
+    async def test(sequencer: Sequencer) -> None:
+        [reader] = _joined(sequencer, 1)
+        fit = WINDOW_BYTES // BLOCK_BYTES
+        for at in range(2 * fit):
+            sequencer.appended(0, at, at + 1, BLOCK_BYTES)
+        assert len(reader.blocks) == fit
+        sequencer.delivered(1)
+        assert len(reader.blocks) == fit + 1
+        sequencer.delivered(fit + 1)
+        assert len(reader.blocks) == 2 * fit
+
+    _run(tmp_path, test)
+
+
+def test_a_message_larger_than_the_window_goes_alone(tmp_path: Path) -> None:
+    async def test(sequencer: Sequencer) -> None:
+        [reader] = _joined(sequencer, 1)
+        sequencer.appended(0, 0, 1, 4 * WINDOW_BYTES)
+        sequencer.appended(0, 1, 2, BLOCK_BYTES)
+        assert reader.numbers == [0]
+        sequencer.delivered(1)
+        assert reader.numbers == [0, 1]
+
+    _run(tmp_path, test)
+
+
+def test_small_blocks_wait_and_grow_while_enough_are_under_way(tmp_path: Path) -> None:
+    async def test(sequencer: Sequencer) -> None:
+        [reader] = _joined(sequencer, 1)
+        at = 0
+        while len(reader.blocks) < SMALL_BLOCKS_AT_ONCE:
+            sequencer.appended(0, at, at + 1, 10)
+            at += 1
+            await asyncio.sleep(0.001)
+        for _ in range(50):
+            sequencer.appended(0, at, at + 1, 10)
+            at += 1
+            await asyncio.sleep(0.001)
+        assert len(reader.blocks) == SMALL_BLOCKS_AT_ONCE
+        sequencer.delivered(1)
+        await _until(lambda: len(reader.blocks) == SMALL_BLOCKS_AT_ONCE + 1)
+        assert reader.blocks[-1].ranges[-1].end == at
+        assert len(reader.blocks[-1].ranges) == 1
+
+    _run(tmp_path, test)
+
+
+def test_an_epoch_ends_for_all_readers_in_front_of_the_same_block_and_goes_on_there(tmp_path: Path) -> None:
+    async def test(sequencer: Sequencer) -> None:
+        readers = _joined(sequencer, 2)
+        for at in range(5):
+            sequencer.appended(at % 2, at // 2, at // 2 + 1, BLOCK_BYTES)
+        assert sequencer.end_epoch() == 5
+        assert [reader.end for reader in readers] == [5, 5]
+        sequencer.appended(0, 3, 4, BLOCK_BYTES)
+        assert sequencer.end_epoch() is None
+        again = _joined(sequencer, 2, 5)
+        assert [reader.numbers for reader in again] == [[], [5]]
+        assert sequencer.committed(5) == {0: 3, 1: 2}
+
+    _run(tmp_path, test)
+
+
+def test_an_epoch_ends_by_itself_some_time_after_its_first_block_and_never_without_one(tmp_path: Path) -> None:
+    async def test(sequencer: Sequencer) -> None:
+        [reader] = _joined(sequencer, 1)
+        await asyncio.sleep(0.1)
+        assert reader.end is None
+        sequencer.appended(0, 0, 1, BLOCK_BYTES)
+        await _until(lambda: reader.end == 1)
+
+    _run(tmp_path, test, epoch_seconds=0.02)
+
+
+def test_a_new_attempt_gets_all_blocks_since_the_commit_once_more_and_the_old_one_nothing(tmp_path: Path) -> None:
+    async def test(sequencer: Sequencer) -> None:
+        [old] = _joined(sequencer, 1)
+        for at in range(4):
+            sequencer.appended(0, at, at + 1, BLOCK_BYTES)
+        readers = _joined(sequencer, 3, 1, attempt="two")
+        assert old.closed
+        sequencer.left(0, old.line)
+        sequencer.appended(0, 4, 5, BLOCK_BYTES)
+        assert [reader.numbers for reader in readers] == [[3], [1, 4], [2]]
+        assert old.numbers == [0, 1, 2, 3]
+
+    _run(tmp_path, test)
+
+
+def test_blocks_are_the_same_after_a_restart_of_the_ingress(tmp_path: Path) -> None:
+    seen: list[SequencedBlock] = []
+
+    async def before(sequencer: Sequencer) -> None:
+        [reader] = _joined(sequencer, 1)
+        for at in range(4):
+            sequencer.appended(at % 2, at // 2, at // 2 + 1, BLOCK_BYTES)
+        seen.extend(reader.blocks)
+
+    async def after(sequencer: Sequencer) -> None:
+        [reader] = _joined(sequencer, 1, 2)
+        assert reader.blocks == seen[2:]
+
+    _run(tmp_path, before)
+    _run(tmp_path, after)
+
+
+def test_a_tick_is_a_block_without_messages(tmp_path: Path) -> None:
+    async def test(sequencer: Sequencer) -> None:
+        [reader] = _joined(sequencer, 1)
+        sequencer.tick()
+        assert [(block.number, block.ranges, block.time_ns > 0) for block in reader.blocks] == [(0, (), True)]
+
+    _run(tmp_path, test)
+
+
+def test_what_waits_for_readers_does_not_fill_the_memory(tmp_path: Path) -> None:
+    async def test(sequencer: Sequencer) -> None:
+        for at in range(5000):
+            sequencer.appended(at % 2, at // 2, at // 2 + 1, 10)
+        assert len(sequencer._waiting) < 1100
+        readers = _joined(sequencer, 1)
+        ranges: list[Range] = []
+        while len(ranges) < 5000:
+            for block in readers[0].blocks:
+                ranges += block.ranges
+            readers[0].blocks.clear()
+            sequencer.delivered(10_000)
+            await asyncio.sleep(0.002)
+        assert ranges == [Range(at % 2, at // 2, at // 2 + 1) for at in range(5000)]
+
+    _run(tmp_path, test)
