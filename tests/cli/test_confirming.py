@@ -131,3 +131,41 @@ def test_an_input_that_cannot_be_framed_and_a_receiver_that_does_not_confirm(wal
         report = finished(process, 8)
     assert "longer than a u8 header can say" in report
     assert "the receiver has not confirmed within 0.1 s: 1 message (5 bytes) had been handed over" in report
+
+
+@pytest.mark.parametrize("said", [b"", b"welcome\n"])
+def test_a_receiver_that_ended_its_side_before_everything_was_sent_confirms_nothing(wallaroo, server, said):
+    process = wallaroo("send", "{}:{}".format(*server.getsockname()), stdin=subprocess.PIPE)
+    connection, _ = server.accept()
+    with connection:
+        connection.sendall(said)
+        connection.shutdown(socket.SHUT_WR)
+        process.stdin.write(b"hello\n")
+        process.stdin.close()
+        process.stdin = None
+        report = finished(process, 8)
+    assert report.startswith("Error: the receiver ended its side of the connection before everything was sent")
+    assert IN_DOUBT in report
+
+
+def test_one_that_always_does_so_can_be_sent_to_without_a_confirmation(wallaroo, server):
+    process = wallaroo("send", "{}:{}".format(*server.getsockname()), "--wait", "0", stdin=subprocess.PIPE)
+    connection, _ = server.accept()
+    with connection:
+        connection.shutdown(socket.SHUT_WR)
+        process.stdin.write(b"hello\n")
+        process.stdin.close()
+        process.stdin = None
+        assert finished(process, 0).endswith("; not waiting for a confirmation\n")
+
+
+def test_a_receiver_that_takes_nothing_more_is_given_up_after_the_wait(wallaroo, server, tmp_path):
+    file = tmp_path / "lines"
+    file.write_bytes(b"0123456789\n" * 1_000_000)
+    arguments = ["--file", file, "--repeat", "100", "--wait", "0.2"]
+    process = wallaroo("send", "{}:{}".format(*server.getsockname()), *arguments)
+    connection, _ = server.accept()
+    with connection:
+        report = finished(process, 8)
+    assert report.startswith("Error: the receiver has taken nothing for 0.2 s: ")
+    assert report.endswith("had been handed over; none of them is confirmed, and some may have been accepted\n")

@@ -1,11 +1,15 @@
 """`wallaroo send`, as a process, against plain sockets."""
 
+import os
+import pty
 import random
 import re
 import signal
 import socket
 import subprocess
+import sys
 import time
+import tty
 
 import pytest
 
@@ -207,7 +211,8 @@ def test_it_waits_for_the_listener(wallaroo, tmp_path, framed):
         server.listen()
         connection, _ = server.accept()
         with connection:
-            assert connection.recv(13, socket.MSG_WAITALL) == framed([b"patience"])
+            # Up to the end: who closes before it confirms nothing.
+            assert connection.recv(14, socket.MSG_WAITALL) == framed([b"patience"])
         assert "sent 1 message " in finished(process)
 
 
@@ -251,6 +256,46 @@ def test_a_receiver_that_does_not_read_everything_is_noticed(wallaroo, tmp_path)
         connection.close()
         report = finished(process, code=8)
     assert "broke the connection off: 1 message (9 bytes) had been handed over; none of them is confirmed" in report
+
+
+def test_an_input_that_fails_in_the_middle_is_told_with_what_was_sent_before_it(wallaroo, framed):
+    # The end of a terminal that a program holds fails when the other end is closed.
+    master, terminal = pty.openpty()
+    tty.setraw(terminal)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        process = wallaroo("send", address_of(server), stdin=master)
+        os.close(master)
+        connection, _ = server.accept()
+        with connection:
+            connection.settimeout(PATIENCE)
+            os.write(terminal, b"hello\n")
+            assert connection.recv(9, socket.MSG_WAITALL) == framed([b"hello"])
+            os.close(terminal)
+            assert connection.recv(1) == b""
+        report = finished(process, code=1)
+    assert report == "Error: standard input cannot be read: input/output error (1 message sent before it, confirmed)\n"
+
+
+def test_a_file_that_cannot_be_read_is_named(wallaroo, listener):
+    server = listener()
+    report = finished(wallaroo("send", server.address, "--file", "/proc/self/mem", "--wait", 0), code=1)
+    assert server.everything() == [b""]
+    assert report == (
+        "Error: /proc/self/mem cannot be read: input/output error (0 messages sent before it, not confirmed)\n"
+    )
+
+
+def test_a_standard_input_that_is_closed_is_told_before_anybody_is_connected_to(wallaroo):
+    program = "import os, sys; os.close(0); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    command = [sys.executable, "-c", program, "-c", "from wallaroo.cli.wallaroo import main; main()"]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        done = subprocess.run(
+            [*command, "send", address_of(server)], capture_output=True, text=True, check=False, timeout=PATIENCE
+        )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "Error: standard input is closed: name a file with --file, or write `< file`\n",
+    )
 
 
 def test_interrupted(wallaroo, framed):

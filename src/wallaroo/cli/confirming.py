@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from wallaroo.connectors.acknowledged import raise_if_broken, unacknowledged
 from wallaroo.errors import WallarooError
@@ -24,6 +25,22 @@ class NotConfirmedError(WallarooError):
     """Messages were handed over, and nobody knows how many of them were accepted."""
 
     exit_code = 8
+
+
+def has_ended(connection: socket.socket) -> bool:
+    """Tell whether the receiver has ended its side already; the connection does not block afterwards.
+
+    An end that comes before our own says nothing of what was sent. What the receiver has said before it is dropped.
+
+    Raises:
+        OSError: The connection broke.
+    """
+    connection.setblocking(False)
+    with suppress(BlockingIOError):
+        while connection.recv(_PIECE):
+            pass
+        return True
+    return False
 
 
 def end_stream(connection: socket.socket, *, within: float | None, on_wait: Callable[[], None]) -> bool:

@@ -17,7 +17,7 @@ SEND_EXIT_CODES = {
     0: "everything was sent, and the receiver has confirmed all of it (with --wait 0: handed over)",
     1: "nobody to send to, an input that cannot be read or framed, or any other failure",
     2: "the command line makes no sense",
-    8: "not confirmed: the connection broke, or the receiver took longer than --wait",
+    8: "not confirmed: the connection broke or ended early, or the receiver took longer than --wait",
     130: "stopped by Ctrl-C, not confirmed",
 }
 

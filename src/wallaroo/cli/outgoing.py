@@ -7,6 +7,7 @@ in hand is kept in memory.
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -135,15 +136,40 @@ class Input:
     path: Path | None
     repeat: int = 1
 
+    def check(self) -> None:
+        """Refuse a standard input that is closed: what is opened next would take its place.
+
+        Raises:
+            InputError: It is closed.
+        """
+        if self.path is None and sys.stdin is None:
+            raise InputError("standard input is closed: name a file with --file, or write `< file`")
+
     def streams(self) -> Iterator[Iterator[bytes]]:
-        """Yield the pieces of each round."""
-        if self.path is None:
-            with open(STDIN, "rb", buffering=0, closefd=False) as file:
-                yield pieces(file)
-            return
+        """Yield the pieces of each round.
+
+        Raises:
+            InputError: The input cannot be opened, or, as its pieces are taken, read to its end.
+        """
         for _ in range(self.repeat):
-            with self.path.open("rb", buffering=0) as file:
-                yield pieces(file)
+            with self._open() as file:
+                yield self._pieces(file)
+
+    def _open(self) -> BinaryIO:
+        try:
+            # A file without a buffer gives what is there, and does not wait for more.
+            return open(STDIN if self.path is None else self.path, "rb", buffering=0, closefd=self.path is not None)
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def _pieces(self, file: BinaryIO) -> Iterator[bytes]:
+        try:
+            yield from pieces(file)
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: OSError) -> InputError:
+        return InputError(f"{self.path or 'standard input'} cannot be read: {(error.strerror or str(error)).lower()}")
 
     def size(self) -> int | None:
         """Return how many bytes all rounds have together, None where that is not known beforehand."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from wallaroo.cli import screen
-from wallaroo.cli.confirming import NotConfirmedError, end_stream
+from wallaroo.cli.confirming import NotConfirmedError, end_stream, has_ended
 from wallaroo.cli.exit_codes import SEND_EXIT_CODES, exit_codes_help
 from wallaroo.cli.framing import FRAMING_NAMES, FRAMINGS, InputError
 from wallaroo.cli.network import Address, AddressType, connect
@@ -38,8 +38,14 @@ def send(
     batches: Iterable[Batch],
     tally: Tally,
     show: Callable[[Tally], None] = lambda _: None,
+    *,
+    wait: float | None = None,
 ) -> None:
-    """Write every batch, keeping `tally` exact even when the connection breaks in the middle of one."""
+    """Write every batch, keeping `tally` exact even when the connection breaks in the middle of one.
+
+    A receiver that takes nothing for `wait` seconds is given up; None or 0 means that it is not.
+    """
+    connection.settimeout(wait or None)
     for batch in batches:
         data = memoryview(b"".join(batch))
         written = 0
@@ -49,6 +55,8 @@ def send(
         except OSError as error:
             tally.bytes += written
             tally.messages += sum(end <= written for end in accumulate(map(len, batch)))
+            if isinstance(error, TimeoutError) and wait:
+                raise NotConfirmedError(f"the receiver has taken nothing for {wait:g} s: {_in_doubt(tally)}") from error
             raise _broken(tally) from error
         tally.bytes += written
         tally.messages += len(batch)
@@ -58,6 +66,11 @@ def send(
 def finish(connection: socket.socket, tally: Tally, *, wait: float | None, on_wait: Callable[[], None]) -> bool:
     """Say that nothing follows, and wait for the receiver to confirm; with `wait` 0, return False without waiting."""
     try:
+        if wait != 0 and has_ended(connection):
+            raise NotConfirmedError(
+                f"the receiver ended its side of the connection before everything was sent, and so cannot confirm "
+                f"anything: {_in_doubt(tally)}. For one that always does so, write --wait 0"
+            )
         confirmed = end_stream(connection, within=wait, on_wait=on_wait)
     except OSError as error:
         raise _broken(tally) from error
@@ -107,7 +120,8 @@ def _in_doubt(tally: Tally) -> str:
     "--wait",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="Wait so long for the receiver to confirm, 0 for not at all. Default: as long as it takes.",
+    help="Wait so long for a receiver that takes nothing more, or does not confirm; 0: do not wait for it to confirm. "
+    "Default: as long as it takes.",
 )
 @click.option("--quiet", is_flag=True, help="Show nothing but errors.")
 def command(  # noqa: PLR0913 - one argument for each option.
@@ -147,8 +161,10 @@ def command(  # noqa: PLR0913 - one argument for each option.
         limited((batch for stream in source.streams() for batch in frames(stream, chosen, raw=raw)), limit),
         rate,
     )
-    with screen.plain_errors(exit_codes=True), connect(address, retry=retry, on_wait=on_wait) as connection:
-        _Sending(address, connection, wait=wait, quiet=quiet).run(batches, source, limit)
+    with screen.plain_errors(exit_codes=True):
+        source.check()
+        with connect(address, retry=retry, on_wait=on_wait) as connection:
+            _Sending(address, connection, wait=wait, quiet=quiet).run(batches, source, limit)
 
 
 class _Sending:
@@ -188,6 +204,7 @@ class _Sending:
                 batches,
                 self._tally,
                 lambda now: bar(now.messages if limit else now.bytes, now.messages),
+                wait=self._wait,
             )
 
     def _finish(self) -> bool:
