@@ -203,3 +203,16 @@ def test_a_command_that_is_not_there_is_told():
     asked = run_by_warden("/nowhere/at/all", stderr=subprocess.PIPE)
     assert asked.wait(PATIENCE) == 127
     assert asked.communicate()[1] == b"/nowhere/at/all: No such file or directory\n"
+
+
+def test_a_signal_for_a_whole_group_is_left_to_whoever_asked(marked):
+    echo = "print('up', flush=True); print(input())"
+    asked = run_by_warden(sys.executable, "-c", echo, env=marked, stdout=subprocess.PIPE)
+    assert asked.stdout.readline() == b"up\n"
+    asked.send_signal(signal.SIGTERM)
+    asked.stdin.write(b"still here\n")
+    asked.stdin.flush()
+    assert asked.stdout.readline() == b"still here\n"
+    assert asked.wait(PATIENCE) == 0
+    asked.stdin.close()
+    asked.stdout.close()

@@ -26,6 +26,7 @@ from contextlib import suppress
 
 _LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
+_PARENT_GONE = signal.SIGUSR1
 _PR_SET_CHILD_SUBREAPER = 36
 _STDIN = 0
 _STDERR = 2
@@ -54,10 +55,12 @@ class _Warden:
         self._unwanted = False
         self._status: int | None = None
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._end)
-        # A Ctrl-C is meant for whoever asked for the command, and so it is for the command, which inherits this.
+        # Who sends a signal to a whole group, as systemd does, means whoever asked for the command: that one says what
+        # is to be done. The command inherits it for a Ctrl-C, which a terminal sends to all.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        end_with_parent(signal.SIGTERM)
+        signal.signal(_PARENT_GONE, self._end)
+        end_with_parent(_PARENT_GONE)
         if _LINUX:
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         _keep_for_oneself()
@@ -135,8 +138,8 @@ def _start(command: list[str]) -> int:
         os.setpgid(0, 0)
         end_with_parent()
         if os.getppid() == warden:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for number in (signal.SIGTERM, signal.SIGCHLD, _PARENT_GONE):
+                signal.signal(number, signal.SIG_DFL)
             os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
     except OSError as error:
         os.write(sys.stderr.fileno(), f"{command[0]}: {error.strerror}\n".encode())

@@ -32,6 +32,9 @@ count = wallaroo.state_computation("count")(lambda word, state: (word, True))
 """
 
 
+PATIENCE = 240
+
+
 class Machida:
     """Starts `machida` in a folder with an application, on a machine that can be described."""
 
@@ -55,6 +58,8 @@ class Machida:
             capture_output=True,
             text=True,
             check=False,
+            # What is not refused runs until it is stopped.
+            timeout=PATIENCE,
         )
         return done.returncode, done.stderr
 
@@ -383,9 +388,11 @@ def test_a_master_that_does_not_answer(machida):
 
 
 def test_packages_that_are_missing_or_of_another_version(machida):
-    (machida.folder / "pyspark").mkdir()
-    (machida.folder / "pyspark" / "__init__.py").write_text("raise ImportError('too old for this Python')\n")
-    (machida.folder / "pyspark" / "version.py").write_text('__version__: str = "3.5.1"\n')
+    installed = machida.folder / "installed"
+    (installed / "pyspark").mkdir(parents=True)
+    (installed / "pyspark" / "__init__.py").write_text("raise ImportError('too old for this Python')\n")
+    (installed / "pyspark" / "version.py").write_text('__version__: str = "3.5.1"\n')
+    machida.environment["PYTHONPATH"] = f"{installed}{os.pathsep}{machida.environment['PYTHONPATH']}"
     assert machida.run() == refusal(
         6, "pyspark 3.5.1 is installed, and this release needs 4.3. Write: pip install 'pyspark==4.3.*'"
     )

@@ -101,7 +101,7 @@ def test_states_go_on_through_changes_and_begin_anew_after_a_reset(machida, rece
     told = run.output.partition(READY)[0]
     assert f"  set aside   what was there, in {aside}\n              to delete it: rm -r {aside}\n" in told
     assert "going on where it stopped" not in told
-    assert {path.name for path in aside.iterdir()} == before - {"lock"}
+    assert {path.name for path in aside.iterdir()} == before - {"lock", "wallaroo-directory"}
     send(run.address("words"), expected.words(2, batches[7]))
     send(run.address("everything"), expected.others(2, batches[8]))
     run.wait_until(lambda: sink.size >= expected.size, "the outputs of a fresh start")
