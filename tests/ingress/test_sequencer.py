@@ -5,7 +5,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from wallaroo.ingress.sequence import Range, SequencedBlock, SequenceWriter, unpack_block
-from wallaroo.ingress.sequencer import BLOCK_BYTES, FRAME, SMALL_BLOCKS_AT_ONCE, WINDOW_BYTES, Line, Sequencer
+from wallaroo.ingress.sequencer import (
+    BLOCK_BYTES,
+    EPOCH_BYTES,
+    FRAME,
+    SMALL_BLOCKS_AT_ONCE,
+    WINDOW_BYTES,
+    Line,
+    Sequencer,
+)
 
 
 class Reader:
@@ -225,5 +233,32 @@ def test_what_waits_for_readers_does_not_fill_the_memory(tmp_path: Path) -> None
             sequencer.delivered(10_000)
             await asyncio.sleep(0.002)
         assert ranges == [Range(at % 2, at // 2, at // 2 + 1) for at in range(5000)]
+
+    _run(tmp_path, test)
+
+
+def test_what_a_failed_attempt_had_been_handed_does_not_count_as_processed(tmp_path: Path) -> None:
+    async def test(sequencer: Sequencer) -> None:
+        _joined(sequencer, 1)
+        sequencer.appended(0, 0, 1, BLOCK_BYTES)
+        sequencer.appended(1, 0, 1, 2 * WINDOW_BYTES)
+        sequencer.delivered(2)
+        [again] = _joined(sequencer, 1, 0, attempt="two")
+        assert again.numbers == [0]  # The other is too large to go with it.
+        assert sequencer.end_epoch() == 1
+        assert sequencer.committed(1) == {0: 1}
+
+    _run(tmp_path, test)
+
+
+def test_an_epoch_ends_when_it_has_taken_in_enough(tmp_path: Path) -> None:
+    async def test(sequencer: Sequencer) -> None:
+        [reader] = _joined(sequencer, 1)
+        number = 0
+        while reader.end is None:
+            sequencer.appended(0, number, number + 1, WINDOW_BYTES)
+            number += 1
+            sequencer.delivered(number)
+        assert reader.end == EPOCH_BYTES // WINDOW_BYTES
 
     _run(tmp_path, test)

@@ -167,7 +167,7 @@ class BlockRun(Run):
         from wallaroo.engine.stages.tasks import TaskSettings  # noqa: PLC0415
 
         self._attempt = secrets.token_hex(8)
-        self._blocks.begin(self._attempt)
+        start = self._blocks.begin(self._attempt)
         settings = TaskSettings(
             plan=self._ref,
             address=self._hand_ins.address,
@@ -180,9 +180,7 @@ class BlockRun(Run):
         )
         # Spark's own notes of where it is are of no use behind this attempt: the commit says where to begin.
         notes = self._folder / "query" / self._attempt
-        self._query: StreamingQuery = start_block_query(
-            self._session, settings, self._control_path, self._commits.block, notes
-        )
+        self._query: StreamingQuery = start_block_query(self._session, settings, self._control_path, start, notes)
 
     def _wait_for_first_block(self) -> None:
         """Wait until a block has gone all the way: then classes are loaded, workers started, and all is warm."""

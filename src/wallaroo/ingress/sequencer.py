@@ -24,6 +24,8 @@ BLOCK_BYTES = 512 << 10
 """How large a block is cut where there is more: one read of a connection may go beyond it."""
 WINDOW_BYTES = 16 << 20
 """How much may be handed out and not delivered."""
+EPOCH_BYTES = 256 << 20
+"""How much an epoch takes in at the most: after a failure all of it is computed again."""
 INTERVAL_SECONDS = 0.004
 """The shortest time between two blocks that are not full: each has a cost of its own at every station."""
 SMALL_BLOCKS_AT_ONCE = 4
@@ -49,9 +51,15 @@ class Sequencer:
     """Cuts blocks and hands them out. Runs in the event loop of the ingress."""
 
     def __init__(
-        self, sequence: SequenceWriter, *, epoch_seconds: float, on_cut_failed: Callable[[OSError], None]
+        self,
+        sequence: SequenceWriter,
+        *,
+        epoch_seconds: float,
+        epoch_bytes: int = EPOCH_BYTES,
+        on_cut_failed: Callable[[OSError], None],
     ) -> None:
         self._sequence = sequence
+        self._most_in_an_epoch = epoch_bytes
         self._epoch_seconds = epoch_seconds
         self._on_cut_failed = on_cut_failed
         self._waiting: deque[tuple[Range, int]] = deque()
@@ -65,7 +73,9 @@ class Sequencer:
         self._ahead: SequencedBlock | None = None
         self._under_way: deque[SequencedBlock] = deque()
         self._bytes_under_way = 0
+        self._epoch_bytes = 0
         self._ends_handed_out: dict[int, int] = {}
+        """Of the sources that had messages in this epoch."""
         self._epoch_began = 0.0
         self._epoch_start = sequence.end
         self._ending = False
@@ -113,7 +123,9 @@ class Sequencer:
         self._replay = self._sequence.read_from(start) if start < self._sequence.end else iter(())
         self._ahead = None
         self._under_way.clear()
-        self._bytes_under_way = 0
+        self._bytes_under_way = self._epoch_bytes = 0
+        # Those of an attempt that failed may lie behind where this epoch will end.
+        self._ends_handed_out.clear()
         self._epoch_began = 0.0
         self._ending = False
 
@@ -248,7 +260,11 @@ class Sequencer:
         self._ends_handed_out.update({each.source: each.end for each in block.ranges})
         packed = block.pack()
         self._lines[block.number % self._readers].send(FRAME.pack(block.number, len(packed)) + packed)
-        if not self._epoch_began:
+        self._epoch_bytes += block.size
+        if self._epoch_bytes >= self._most_in_an_epoch:
+            # A log gets shorter only with a commit.
+            self.end_epoch()
+        elif not self._epoch_began:
             self._epoch_began = time.monotonic()
             asyncio.get_running_loop().call_later(self._epoch_seconds, self._epoch_is_over, self._epoch_start)
 

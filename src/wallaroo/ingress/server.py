@@ -12,7 +12,7 @@ from wallaroo.ingress.generator import Generator
 from wallaroo.ingress.listen import open_sockets
 from wallaroo.ingress.replays import ReplayQueue, ReplaySource
 from wallaroo.ingress.sequence import SequenceWriter
-from wallaroo.ingress.sequencer import BLOCK_BYTES, Sequencer
+from wallaroo.ingress.sequencer import BLOCK_BYTES, EPOCH_BYTES, Sequencer
 from wallaroo.ingress.source import Source, SourceStatus
 from wallaroo.ingress.telling import Spell
 from wallaroo.ingress.unfinished import Unfinished
@@ -65,7 +65,12 @@ class IngressServer:
         sequence = SequenceWriter(Path(self._config.sequence), names, self._config.known_block)
         for text in sequence.dropped:
             self._notice(text)
-        sequencer = Sequencer(sequence, epoch_seconds=self._config.epoch_seconds, on_cut_failed=self._cut_failed)
+        sequencer = Sequencer(
+            sequence,
+            epoch_seconds=self._config.epoch_seconds,
+            epoch_bytes=min(EPOCH_BYTES, self._config.limits.max_log // 4),
+            on_cut_failed=self._cut_failed,
+        )
         for number, name in enumerate(sequence.names):
             if name in self.sources:
                 source = self.sources[name]

@@ -57,10 +57,10 @@ def test_a_block_is_complete_when_all_have_handed_in(hand_ins, task):
     one, two = task(0), task(1)
     two.output(5, b"two")
     two.output(6, b"later")
-    assert hand_ins.next(5, 0.05) is None
+    assert hand_ins.next("now", 5, 0.05) is None
     one.output(5, b"one")
-    assert hand_ins.next(5, 10) == [b"one", b"two"]
-    assert hand_ins.next(6, 0.05) is None
+    assert hand_ins.next("now", 5, 10) == [b"one", b"two"]
+    assert hand_ins.next("now", 6, 0.05) is None
 
 
 def test_tasks_end_when_all_have_saved_and_it_is_committed(hand_ins, task):
@@ -74,7 +74,7 @@ def test_tasks_end_when_all_have_saved_and_it_is_committed(hand_ins, task):
     threads = [threading.Thread(target=save, args=[partition]) for partition in (0, 1)]
     for thread in threads:
         thread.start()
-    epoch = hand_ins.next(7, 10)
+    epoch = hand_ins.next("now", 7, 10)
     assert isinstance(epoch, Epoch)
     assert (epoch.block, set(epoch.heads)) == (7, {("s", 0), ("s", 1)})
     assert sorted(letter["n"] for letter in epoch.letters) == [0, 1]
@@ -92,7 +92,8 @@ def test_what_an_earlier_attempt_hands_in_is_not_taken(hand_ins, task):
     old.output(5, b"old")
     task(0, attempt="again").output(5, b"new")
     task(1, attempt="again").output(5, b"new")
-    assert hand_ins.next(5, 10) == [b"new", b"new"]
+    assert hand_ins.next("now", 5, 10) is None
+    assert hand_ins.next("again", 5, 10) == [b"new", b"new"]
 
 
 def test_a_task_says_why_it_fails(hand_ins, task):

@@ -32,23 +32,25 @@ class BlockEgress(Egress):
         self._next = commits.block
         self._printed = commits.block
         self._halt = threading.Event()
-        self._again = threading.Lock()
+        self._attempt = ""
+        self._committing = threading.Lock()
         self._at_hand: list[bytes] | Epoch | None = None
         self._told_of_room = False
 
-    def begin(self, attempt: str) -> None:
-        """Start over from the last commit."""
-        with self._again:
+    def begin(self, attempt: str) -> int:
+        """Start over from the last commit with a new life of the query; return the block where it begins.
+
+        A block that is being delivered is not waited for: its receiver may take its time.
+        """
+        with self._committing:
             self._hand_ins.begin(attempt)
-            self._next = self._commits.block
-            self._at_hand = None
+            return self._commits.block
 
     def run(self) -> None:
         """Deliver until halted."""
         while not self._halt.is_set():
             try:
-                with self._again:
-                    self._step()
+                self._step()
             except (StoppedError, ErrorPolicyError) as error:
                 self.failure = error
                 return
@@ -63,8 +65,12 @@ class BlockEgress(Egress):
         self._halt.wait(_TRY_AGAIN_SECONDS)
 
     def _step(self) -> None:
+        if self._attempt != self._hand_ins.attempt:
+            self._attempt = self._hand_ins.attempt
+            self._next = self._commits.block
+            self._at_hand = None
         if self._at_hand is None:
-            self._at_hand = self._hand_ins.next(self._next, _LOOK_SECONDS)
+            self._at_hand = self._hand_ins.next(self._attempt, self._next, _LOOK_SECONDS)
         taken = self._at_hand
         if isinstance(taken, Epoch):
             self._commit(taken)
@@ -78,9 +84,12 @@ class BlockEgress(Egress):
         self._told_of_room = False
 
     def _commit(self, epoch: Epoch) -> None:
-        if epoch.letters:
-            self._dead_letters.add(epoch.letters)
-        self._commits.commit(epoch.block, epoch.heads)
+        with self._committing:
+            if epoch.attempt != self._hand_ins.attempt:
+                return  # The next life of the query has begun from the commit before.
+            if epoch.letters:
+                self._dead_letters.add(epoch.letters)
+            self._commits.commit(epoch.block, epoch.heads)
         self._told("committed", epoch.block)
         self._hand_ins.release(epoch.block)
 

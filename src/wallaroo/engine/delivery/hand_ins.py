@@ -33,6 +33,7 @@ class Expected(NamedTuple):
 class Epoch(NamedTuple):
     """All tasks have computed everything before a block, and saved it."""
 
+    attempt: str
     block: int
     heads: dict[BucketName, StoredHead]
     letters: list[Letter]
@@ -54,7 +55,8 @@ class HandIns:
         self._commits = commits
         self._expected = expected
         self._changed = threading.Condition()
-        self._attempt = ""
+        self.attempt = ""
+        """Which life of the query is listened to."""
         self._outputs: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
         self._saved: defaultdict[int, dict[tuple[int, int], tuple[_Task, Any]]] = defaultdict(dict)
         self.failures: list[tuple[bool, str]] = []
@@ -71,25 +73,28 @@ class HandIns:
     def begin(self, attempt: str) -> None:
         """Start over from the last commit; what tasks of an earlier attempt hand in is no longer taken."""
         with self._changed:
-            self._attempt = attempt
+            self.attempt = attempt
             self._outputs.clear()
             self._saved.clear()
             self.failures.clear()
             self._changed.notify_all()
 
-    def next(self, block: int, timeout: float) -> list[bytes] | Epoch | None:
+    def next(self, attempt: str, block: int, timeout: float) -> list[bytes] | Epoch | None:
         """Return the outputs of a block in the order of the partitions, or that the epoch has ended before it.
 
-        None where neither comes in time.
+        None where neither comes in time, or where another attempt is listened to.
         """
+
+        def is_there() -> bool:
+            return attempt != self.attempt or self._is_complete(block) or self._is_saved(block)
+
         with self._changed:
-            self._changed.wait_for(lambda: self._is_complete(block) or self._is_saved(block), timeout)
-            if self._is_complete(block):
-                outputs = self._outputs.pop(block)
-                return [outputs[partition] for partition in sorted(outputs)]
-            if self._is_saved(block):
+            if not self._changed.wait_for(is_there, timeout) or attempt != self.attempt:
+                return None
+            if not self._is_complete(block):
                 return self._epoch(block)
-        return None
+            outputs = self._outputs.pop(block)
+            return [outputs[partition] for partition in sorted(outputs)]
 
     def _is_complete(self, block: int) -> bool:
         return len(self._outputs.get(block, ())) == self._expected.outputs
@@ -102,12 +107,12 @@ class HandIns:
         heads = {
             (state, bucket): StoredHead.from_json(head) for report in reports for state, bucket, head in report["heads"]
         }
-        return Epoch(block, heads, [letter for report in reports for letter in report["letters"]])
+        return Epoch(self.attempt, block, heads, [letter for report in reports for letter in report["letters"]])
 
     def release(self, block: int) -> None:
         """Let the tasks of an epoch end: it is committed."""
         with self._changed:
-            tasks = [task for task, _ in self._saved.pop(block).values()]
+            tasks = [task for task, _ in self._saved.pop(block, {}).values()]
         for task in tasks:
             with suppress(OSError):
                 task.connection.sendall(b"committed\n")
@@ -157,7 +162,7 @@ class HandIns:
 
     def _take(self, task: _Task, kind: int, block: int, body: bytes) -> None:
         with self._changed:
-            if task.attempt != self._attempt:
+            if task.attempt != self.attempt:
                 return
             if kind == OUTPUT:
                 self._outputs[block][task.partition] = body

@@ -1,0 +1,134 @@
+"""The end of a block's way: each block delivered once, whatever the query goes through."""
+
+import socket
+import threading
+from array import array
+from types import SimpleNamespace
+
+import pytest
+
+from wallaroo.engine.delivery.block_egress import BlockEgress
+from wallaroo.engine.delivery.hand_ins import Epoch, Expected, HandIns
+from wallaroo.engine.directory.commit import Commits
+from wallaroo.engine.directory.home import Home
+from wallaroo.engine.stages.state_store import Place, StoredHead
+from wallaroo.engine.transport.chunks import dump_records
+from wallaroo.engine.transport.hand_in import HandIn
+from wallaroo.engine.transport.shares import BLOCK, DEAD_LETTERS, PRINTED, Chunk, pack_share
+from wallaroo.ingress.sequence import Range, SequencedBlock
+
+HEAD = StoredHead(b"[1]", {1: Place("file", 0)})
+LETTER = {"pipeline": "p", "step": "s", "error": "E: x", "traceback": "E: x", "message": "m"}
+
+
+@pytest.fixture
+def server():
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        yield made
+
+
+@pytest.fixture
+def egress(make, tmp_path, server):
+    """Yield the egress of an application with one sink, with all that belongs to it."""
+    home = Home(tmp_path / "home")
+    home.open()
+    told, notices = [], []
+    plan = make.plan(make.pipeline("p", port=server.getsockname()[1]))
+    made = BlockEgress(plan, home, threading.Event(), notices.append)
+    commits = Commits(tmp_path / "commit", tmp_path / "states")
+    hand_ins = HandIns(tmp_path / "socket", "token", commits, Expected(1, 1, lambda _: (0, 0)))
+    made.attach(hand_ins, commits, lambda *what: told.append(what))
+    thread = threading.Thread(target=made.run)
+    thread.start()
+    yield SimpleNamespace(
+        itself=made, begin=made.begin, told=told, notices=notices, commits=commits, home=home, hand_ins=hand_ins
+    )
+    made.halt()
+    thread.join()
+    hand_ins.close()
+    made.close()
+    home.close()
+
+
+@pytest.fixture
+def task(egress):
+    """Return a function that makes the line of a task."""
+    lines = []
+
+    def make(attempt):
+        lines.append(HandIn(egress.hand_ins.address, "token", attempt, 0, 0))
+        return lines[-1]
+
+    yield make
+    for line in lines:
+        line.close()
+
+
+def received(server, size):
+    """Return the first bytes that the sink has been sent."""
+    server.settimeout(20)
+    connection, _ = server.accept()
+    with connection, connection.makefile("rb") as stream:
+        return stream.read(size)
+
+
+def share(number, *chunks):
+    return pack_share([Chunk(BLOCK, 0, 0, SequencedBlock(number, 0, 1, (Range(0, 0, 1),)).pack()), *chunks])
+
+
+def output(text):
+    return Chunk(0, 0, 1, text, array("I", [len(text)]))
+
+
+def wait_until(condition):
+    ready = threading.Event()
+    for _ in range(2000):
+        if condition():
+            return
+        ready.wait(0.01)
+    raise AssertionError("it did not happen")
+
+
+def test_blocks_are_delivered_in_their_order_and_told(egress, task, server):
+    egress.begin("one")
+    line = task("one")
+    line.output(1, share(1, output(b"second")))
+    line.output(0, share(0, output(b"first "), Chunk(PRINTED, 0, 0, b"hello\n")))
+    assert received(server, 12) == b"first second"
+    wait_until(lambda: ("delivered", 2) in egress.told)
+    assert "hello" in egress.notices
+
+
+def test_what_has_been_delivered_is_not_delivered_again_after_a_failure(egress, task, server):
+    for attempt in ("one", "two"):
+        assert egress.begin(attempt) == 0
+        letters = Chunk(DEAD_LETTERS, 0, 1, dump_records([LETTER]))
+        line = task(attempt)
+        line.output(0, share(0, output(b"once "), letters, Chunk(PRINTED, 0, 0, b"hello\n")))
+        line.output(1, share(1))
+        wait_until(lambda: ("delivered", 2) in egress.told)
+        egress.told.clear()
+    line.output(2, share(2, output(b"end")))
+    assert received(server, 8) == b"once end"
+    assert len(egress.home.dead_letters.read_text().splitlines()) == 1
+    assert egress.notices.count("hello") == 1
+
+
+def test_an_epoch_is_committed_when_all_before_it_is_delivered(egress, task):
+    egress.begin("one")
+    line, other = task("one"), task("one")
+    saving = threading.Thread(target=line.saved, args=[1, {("s", 0): HEAD}])
+    saving.start()
+    assert egress.commits.block == 0
+    other.output(0, share(0))
+    saving.join(20)
+    assert (egress.commits.block, egress.commits.heads) == (1, {("s", 0): HEAD})
+    assert egress.told == [("delivered", 1), ("committed", 1)]
+
+
+def test_the_epoch_of_a_life_of_the_query_that_is_over_is_not_committed(egress):
+    egress.begin("one")
+    egress.begin("two")
+    egress.itself._commit(Epoch("one", 5, {("s", 0): HEAD}, [LETTER]))
+    assert (egress.commits.block, egress.commits.heads) == (0, {})
+    assert not egress.home.dead_letters.exists()
