@@ -16,6 +16,8 @@ from wallaroo.engine.delivery.block_egress import BlockEgress
 from wallaroo.engine.delivery.hand_ins import Expected, HandIns
 from wallaroo.engine.delivery.ledger import Ledger
 from wallaroo.engine.directory.commit import Commits
+from wallaroo.engine.directory.going_on import start_fresh
+from wallaroo.engine.directory.home import COMMIT
 from wallaroo.engine.directory.layouts import fitted, new_layout
 from wallaroo.engine.directory.run_folder import run_folder
 from wallaroo.engine.main import Run, Stop
@@ -66,9 +68,12 @@ class BlockRun(Run):
         self._attempt = ""
         self._tries = 0
         self._blocks_at_failure = 0
+        if self.options.reset:
+            start_fresh(self.home, self._say)
+        self.home.refuse_the_other_way(in_batches=False)
         self._folder = self._cleanup.enter_context(run_folder())
         self.home.link_from(self._folder)
-        commits = Commits(self.home.path / "commit.json", self.home.path / "states")
+        commits = Commits(self.home.path / COMMIT, self.home.path / "states")
         layout = self._layout(commits)
         self._tasks = self.options.workers or _cores(self.options.spark.master)
         levels = len(layout.levels)

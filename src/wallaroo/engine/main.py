@@ -137,6 +137,7 @@ class Run:
         if self.options.reset:
             start_fresh(self.home, self._say)
         self.home.recorded_layout()  # Nothing is touched in a directory of another version's.
+        self.home.refuse_the_other_way(in_batches=True)
         mend(self.home, map(Path, self._logs().values()) if self.options.skip_damaged else (), self._warn)
         name = self.application.name
         found = found_in(self.home, self.application, self._logs(), self._say)

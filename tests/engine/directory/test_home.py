@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from wallaroo.engine.directory.home import Home, default_home
+from wallaroo.engine.directory.home import COMMIT, Home, default_home
 from wallaroo.engine.plan import Layout
 from wallaroo.errors import DirectoryError
 from wallaroo.files import write_atomically
@@ -216,3 +216,13 @@ def test_writing_atomically_replaces_the_file_and_leaves_nothing_else(tmp_path):
         write_atomically(tmp_path / "file", text)
         assert (tmp_path / "file").read_text() == text
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(("left", "in_batches", "said"), [(COMMIT, True, "with"), ("checkpoint", False, "without")])
+def test_a_directory_of_the_other_way_of_processing_is_refused(tmp_path, left, in_batches, said):
+    home = Home(tmp_path)
+    home.refuse_the_other_way(in_batches=in_batches)
+    (tmp_path / left).touch()
+    home.refuse_the_other_way(in_batches=not in_batches)
+    with pytest.raises(DirectoryError, match=f"has been used {said} --real-time"):
+        home.refuse_the_other_way(in_batches=in_batches)

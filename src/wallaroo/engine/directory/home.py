@@ -36,6 +36,9 @@ from wallaroo.files import write_atomically
 
 _PATIENCE_SECONDS = 20.0
 
+COMMIT = "commit.json"
+"""The file that says up to where messages that are processed as they arrive have been, and where the states are."""
+
 _FORMAT = 2
 """Of the files in here, raised whenever an older version's cannot be read any more."""
 
@@ -123,6 +126,15 @@ class Home:
         """Return the folder of a source's log."""
         words = re.sub(r"[^A-Za-z0-9]+", "-", source).strip("-").lower()[:40]
         return self.logs / f"{words}-{zlib.crc32(source.encode()):08x}"
+
+    def refuse_the_other_way(self, *, in_batches: bool) -> None:
+        """Refuse a directory that was filled by the other way of processing, in batches or in real time."""
+        if (self.path / COMMIT if in_batches else self.checkpoint).exists():
+            raise DirectoryError(
+                f"{self.path} has been used {'with' if in_batches else 'without'} --real-time, and what is in it "
+                "cannot be read in another way. Start it as before, choose another directory with --resilience-dir, or "
+                "start fresh with --reset, which keeps what is there in a folder of its own."
+            )
 
     def recorded_layout(self) -> tuple[str, Layout] | None:
         """Return the application's name and the layout that the state in here was made with, None if there is none."""
