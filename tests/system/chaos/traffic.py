@@ -78,6 +78,8 @@ class Traffic:
 
     def roll_call(self) -> list[str]:
         """Send a message for every key, which has to be accepted; return the beginnings of the lines they make."""
+        with self._lock:
+            self._tears = 0  # A death that found no sender in time is not for this one.
         deadline = time.monotonic() + PATIENCE
         # The ingress may be about to be started again.
         while (name := self.send(list(KEYS))) is None:
