@@ -11,12 +11,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.stages.block_origins import ArrivedSlice, BlockRetracing
 from wallaroo.engine.stages.first_stage import FirstStage, PipelineLine, SourceLine
+from wallaroo.engine.stages.messages import LoggedMessages, Messages
 from wallaroo.engine.stages.outbox import USER_ERRORS, NotPicklableError, Outbox
 from wallaroo.engine.stages.replaying import ReplayLine
 from wallaroo.engine.stages.state import Bucket, StateLog
@@ -25,7 +25,6 @@ from wallaroo.engine.stages.stateful import BucketRun, StateStep
 from wallaroo.engine.transport.letters import PACKED, Letter
 from wallaroo.engine.transport.shares import BLOCK, Chunk
 from wallaroo.errors import WallarooError
-from wallaroo.ingress.log_reader import LogReader
 from wallaroo.ingress.sequence import SequencedBlock, unpack_block
 from wallaroo.topology.model import REPLAYS
 
@@ -37,12 +36,12 @@ _KEPT_AT_MOST = 16 << 20
 class BlockWorker:
     """One application in one worker process."""
 
-    def __init__(self, plan: Plan, outbox: Outbox | None = None) -> None:
+    def __init__(self, plan: Plan, messages: Messages | None = None, outbox: Outbox | None = None) -> None:
         self.plan = plan
+        self._messages = messages or LoggedMessages(plan.logs)
         self.outbox = outbox or Outbox(plan)
         self._lines: dict[str, SourceLine] = {}
         self._steps: dict[int, StateStep] = {}
-        self._logs = {name: LogReader(Path(folder)) for name, folder in plan.logs.items()}
         self._live: OrderedDict[BucketName, tuple[float, Bucket]] = OrderedDict()
         self._log = StateLog(plan.serializer, plan.run_id)
 
@@ -72,10 +71,8 @@ class BlockWorker:
                     "Start it once more with that pipeline, so that they are processed"
                 )
             stage = FirstStage(outbox, line)
-            log = self._logs[name]
-            for low, high in log.present(first, end):
-                for at, payloads in log.read(low, high):
-                    yield from stage.run(at, payloads)
+            for at, payloads in self._messages.read(name, first, end):
+                yield from stage.run(at, payloads)
 
     def _line(self, name: str) -> SourceLine | None:
         if name not in self._lines:
