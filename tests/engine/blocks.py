@@ -100,7 +100,7 @@ class Blocks:
             self.letters += stage.end()
             changed.update(files.changed())
             files.close()
-        self.commits.commit(self.done, changed)
+        self.commits.commit(self.done, changed, {})
         for stage, _ in self.stages.values():
             stage.keep()
         self.stages.clear()

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from wallaroo.ingress import sequence
 from wallaroo.ingress.log_format import LogCorruptError
-from wallaroo.ingress.sequence import Range, SequencedBlock, SequenceWriter, segment_firsts, unpack_block
+from wallaroo.ingress.sequence import (
+    Range,
+    SequencedBlock,
+    SequenceWriter,
+    segment_firsts,
+    skip_damaged_blocks,
+    unpack_block,
+)
 
 _NUMBER = st.integers(0, 2**64 - 1)
 _RANGES = st.lists(st.builds(Range, st.integers(0, 2**16 - 1), _NUMBER, _NUMBER), max_size=20).map(tuple)
@@ -69,7 +76,7 @@ def test_segments_roll_over_and_go_when_nobody_needs_them(tmp_path: Path, monkey
         assert _numbers(writer, first) == list(range(first, 40))
     writer.delete_before(firsts[2] + 1)
     assert segment_firsts(tmp_path) == firsts[2:]
-    with pytest.raises(LogCorruptError, match="Block 0 is missing"):
+    with pytest.raises(LogCorruptError, match=r"Block 0 of the sequence .* damaged or missing"):
         _numbers(writer, 0)
     writer.close()
     again = SequenceWriter(tmp_path, ["words", "orders"])
@@ -91,5 +98,27 @@ def test_damage_in_the_middle_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     data = bytearray(file.read_bytes())
     data[-60] ^= 1
     file.write_bytes(data)
-    with pytest.raises(LogCorruptError, match="missing from the sequence"):
+    with pytest.raises(LogCorruptError, match=r"damaged or missing\. .* --skip-damaged"):
         _numbers(writer, 0)
+    writer.close()
+    [told] = skip_damaged_blocks(tmp_path)
+    assert "outputs may be repeated" in told
+    again = SequenceWriter(tmp_path, ["words", "orders"], known=40)
+    whole = [block for block in again.read_from(0) if block.ranges]
+    assert [block.number for block in whole] == list(range(len(whole)))
+    assert 0 < len(whole) < 40
+    # The messages of what was cut off are to get other blocks.
+    assert again.ends == {each.source: each.end for block in whole for each in block.ranges}
+    assert again.append(0, 1).number == 40
+    assert skip_damaged_blocks(tmp_path) == []
+    assert file.name in {path.name for path in (tmp_path / "damaged").iterdir()}
+
+
+def test_a_segment_whose_first_line_is_damaged_goes_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sequence, "SEGMENT_BYTES", 200)
+    _filled(tmp_path, 40).close()
+    first = min(tmp_path.glob("*.sequence"))
+    first.write_bytes(b"?" + first.read_bytes()[1:])
+    assert len(skip_damaged_blocks(tmp_path)) == 1
+    assert segment_firsts(tmp_path) == []
+    assert SequenceWriter(tmp_path, ["words", "orders"], known=12).end == 12

@@ -162,7 +162,6 @@ def test_an_epoch_ends_for_all_readers_in_front_of_the_same_block_and_goes_on_th
         assert sequencer.end_epoch() is None
         again = _joined(sequencer, 2, 5)
         assert [reader.numbers for reader in again] == [[], [5]]
-        assert sequencer.committed(5) == {0: 3, 1: 2}
 
     _run(tmp_path, test)
 
@@ -233,20 +232,6 @@ def test_what_waits_for_readers_does_not_fill_the_memory(tmp_path: Path) -> None
             sequencer.delivered(10_000)
             await asyncio.sleep(0.002)
         assert ranges == [Range(at % 2, at // 2, at // 2 + 1) for at in range(5000)]
-
-    _run(tmp_path, test)
-
-
-def test_what_a_failed_attempt_had_been_handed_does_not_count_as_processed(tmp_path: Path) -> None:
-    async def test(sequencer: Sequencer) -> None:
-        _joined(sequencer, 1)
-        sequencer.appended(0, 0, 1, BLOCK_BYTES)
-        sequencer.appended(1, 0, 1, 2 * WINDOW_BYTES)
-        sequencer.delivered(2)
-        [again] = _joined(sequencer, 1, 0, attempt="two")
-        assert again.numbers == [0]  # The other is too large to go with it.
-        assert sequencer.end_epoch() == 1
-        assert sequencer.committed(1) == {0: 1}
 
     _run(tmp_path, test)
 

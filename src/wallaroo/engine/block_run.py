@@ -9,16 +9,17 @@ import secrets
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wallaroo.connectors.base import StoppedError
 from wallaroo.engine.delivery.block_egress import BlockEgress
 from wallaroo.engine.delivery.hand_ins import Expected, HandIns
 from wallaroo.engine.delivery.ledger import Ledger
+from wallaroo.engine.delivery.progress import ReportedProgress
 from wallaroo.engine.directory.commit import Commits
-from wallaroo.engine.directory.going_on import start_fresh
 from wallaroo.engine.directory.home import COMMIT
-from wallaroo.engine.directory.layouts import fitted, new_layout
+from wallaroo.engine.directory.resume import check_sources, layout_for, skip_what_is_damaged, start_fresh
 from wallaroo.engine.directory.run_folder import run_folder
 from wallaroo.engine.main import Run, Stop
 from wallaroo.engine.plan import Layout, Plan
@@ -32,6 +33,7 @@ from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig
 from wallaroo.ingress.process import IngressProcess
 from wallaroo.ingress.sequence import known_names
+from wallaroo.sizes import readable_size
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -70,11 +72,16 @@ class BlockRun(Run):
         self._blocks_at_failure = 0
         if self.options.reset:
             start_fresh(self.home, self._say)
+        self.home.recorded_layout()  # Nothing is touched in a directory of another version's.
         self.home.refuse_the_other_way(in_batches=False)
+        if self.options.skip_damaged:
+            skip_what_is_damaged(self.home, map(Path, self._logs().values()), self._warn)
         self._folder = self._cleanup.enter_context(run_folder())
         self.home.link_from(self._folder)
-        commits = Commits(self.home.path / COMMIT, self.home.path / "states")
-        layout = self._layout(commits)
+        self._warn_of_strangers(self._folder)
+        commits = Commits(self.home.path / COMMIT, self.home.states)
+        layout = self._layout()
+        check_sources(self.home, commits, self._logs(), self._say)
         self._tasks = self.options.workers or _cores(self.options.spark.master)
         levels = len(layout.levels)
         self._start_ingress_with_sequence(commits)
@@ -84,7 +91,7 @@ class BlockRun(Run):
             *own_serializers(self._module),
             run_id=self._token,
             logs=self._logs(),
-            sources=known_names(self.home.path / "sequence", list(self._logs())),
+            sources=known_names(self.home.sequence, list(self._logs())),
         )
         self._start_egress(plan, commits)
         self._java = java_home(self.home.for_spark, self._warn)
@@ -106,15 +113,13 @@ class BlockRun(Run):
         )
         self._session.conf.set("spark.sql.shuffle.partitions", self._tasks)
 
-    def _layout(self, commits: Commits) -> Layout:
-        recorded = self.home.recorded_layout()
-        if recorded is not None and commits.block:
-            fit = fitted(recorded[1], self.application.pipelines)
-            if fit.change:
-                self._say(f"  changed     {fit.change}")
-            layout = fit.layout
-        else:
-            layout = new_layout(self.application.pipelines, 1, self.options.buckets or BUCKETS)
+    def _layout(self) -> Layout:
+        fit = layout_for(self.home, self.application, self.options.buckets or BUCKETS)
+        layout = fit.layout
+        if fit.change:
+            self._say(f"  changed     {fit.change}")
+        if self.options.buckets and self.options.buckets != layout.buckets:
+            self._say(f"  kept        {layout.buckets} buckets: the state was made with them")
         self.home.record_layout(self.application.name, layout)
         return layout
 
@@ -122,12 +127,13 @@ class BlockRun(Run):
         with contextlib.closing(Ledger(self.home.ledger)) as ledger:
             known = max(commits.block, ledger.next)
         endpoints = [*map(self._endpoint, self.application.pipelines), self._replays()]
+        endpoints = [replace(endpoint, known=commits.ends.get(endpoint.name, 0)) for endpoint in endpoints]
         config = IngressConfig(
             endpoints,
             f"{self._folder}/ingress",
             self._token,
-            limits=self.options.limits,
-            sequence=str(self.home.path / "sequence"),
+            limits=self._limits,
+            sequence=str(self.home.sequence),
             known_block=known,
         )
         ingress = IngressProcess(config, self._warn, self.home.lock)
@@ -137,14 +143,19 @@ class BlockRun(Run):
         self._client = IngressClient(config.control_path, self._token)
         for name, (host, port) in addresses.items():
             self._say(f"  listening   {host}:{port} for {name!r}")
+        if self._limits.max_message_size < self.options.limits.max_message_size:
+            size = readable_size(self._limits.max_message_size)
+            self._say(f"  limited     to messages of {size}: there is too little memory for larger ones")
         self._say(f"  state in    {self.home.path}" + (" (going on where it stopped)" if commits.block else ""))
 
     def _start_egress(self, plan: Plan, commits: Commits) -> None:
         levels = len(plan.layout.levels)
         tasks = self._tasks
 
-        def owner(name: BucketName) -> tuple[int, int]:
-            return plan.layout.states[name[0]].level, plan.placement(name[0], tasks)(name[1])
+        def owner(name: BucketName) -> tuple[int, int] | None:
+            # A state that is no longer used is kept, and nobody's.
+            state = plan.layout.states.get(name[0])
+            return None if state is None else (state.level, plan.placement(name[0], tasks)(name[1]))
 
         expected = Expected(tasks if levels else 1, tasks * max(levels, 1), owner)
         self._hand_ins = HandIns(self._folder / "outputs", self._token, commits, expected)
@@ -159,7 +170,9 @@ class BlockRun(Run):
         )
         self._egress = self._blocks = egress
         self._cleanup.callback(egress.close)
-        egress.attach(self._hand_ins, commits, Teller(IngressClient(self._control_path, self._token)))
+        progress = ReportedProgress(IngressClient(self._control_path, self._token))
+        self._cleanup.callback(progress.close)
+        egress.attach(self._hand_ins, commits, progress)
         egress.connect()
         thread = threading.Thread(target=egress.run, name="wallaroo-egress", daemon=True)
         thread.start()
@@ -181,7 +194,7 @@ class BlockRun(Run):
             partitions=self._tasks,
             readers=self._tasks,
             levels=self._levels,
-            states=str(self.home.path / "states"),
+            states=str(self.home.states),
         )
         # Spark's own notes of where it is are of no use behind this attempt: the commit says where to begin.
         notes = self._folder / "query" / self._attempt
@@ -250,33 +263,6 @@ class BlockRun(Run):
     def _raise_failure(self) -> None:
         if isinstance(self._blocks.failure, ErrorPolicyError):
             raise self._blocks.failure
-
-
-class Teller:
-    """Tells the ingress, in a thread of its own, how far blocks are delivered and committed."""
-
-    def __init__(self, client: IngressClient) -> None:
-        self._client = client
-        self._changed = threading.Condition()
-        self._latest: dict[str, int] = {}
-        threading.Thread(target=self._run, name="wallaroo-teller", daemon=True).start()
-
-    def __call__(self, what: str, block: int) -> None:
-        """Tell it; what has been overtaken need not be told."""
-        with self._changed:
-            self._latest[what] = block
-            self._changed.notify()
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: bool(self._latest))
-                latest, self._latest = self._latest, {}
-            with contextlib.suppress(Exception):  # An ingress that is started again asks for nothing old.
-                if "delivered" in latest:
-                    self._client.delivered(latest["delivered"])
-                if "committed" in latest:
-                    self._client.committed(latest["committed"])
 
 
 def _cores(master: str) -> int:

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, Self
 
@@ -58,9 +59,9 @@ class IngressClient:
         """Say that the outputs of all blocks before `block` have been delivered."""
         self._ask({"op": "delivered", "block": block})
 
-    def committed(self, block: int) -> None:
-        """Say that nobody needs the blocks before `block` any more."""
-        self._ask({"op": "committed", "block": block})
+    def committed(self, block: int, ends: Mapping[str, int]) -> None:
+        """Say that nobody needs the blocks before `block` any more, nor the messages before these of each source."""
+        self._ask({"op": "committed", "block": block, "offsets": ends})
 
     def end_epoch(self) -> int | None:
         """End the epoch; return the block before which it ends, None if none has begun."""

@@ -96,7 +96,9 @@ class ControlChannel:
             case "delivered":
                 self._sequencer().delivered(request["block"])
             case "committed":
-                self._ingress.commit_block(request["block"])
+                self._sequencer().committed(request["block"])
+                for source, index in self._positions(request):
+                    source.commit(index)
             case "end epoch":
                 return {"block": self._sequencer().end_epoch()}
             case "tick":

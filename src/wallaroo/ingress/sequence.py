@@ -14,6 +14,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Sequence
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from wallaroo.ingress.log_format import DIRECTORY_MODE, FILE_MODE, LogCorruptErr
 SEGMENT_BYTES = 1 << 20
 _SUFFIX = ".sequence"
 _NAMES = "sources.json"
+_KEPT_IN = "damaged"
 _HEAD = Struct("<QQIH")
 _RANGE = Struct("<HQQ")
 _CHECKSUM = Struct("<I")
@@ -104,7 +106,7 @@ class SequenceWriter:
         return names
 
     def _path(self, first: int) -> Path:
-        return self.directory / f"{first:020d}{_SUFFIX}"
+        return _segment(self.directory, first)
 
     def _recover(self, first: int) -> int:
         """Drop what a crash has torn at the end of a segment; return the number that comes next."""
@@ -161,17 +163,11 @@ class SequenceWriter:
         Raises:
             LogCorruptError: A block is damaged or gone.
         """
-        for first, next_first in zip(self._segments, [*self._segments[1:], None], strict=True):
-            if next_first is not None and next_first <= number:
-                continue
-            path = self._path(first)
-            data = path.read_bytes()
-            for block, _ in _records(data, _read_opening(path, data)[0]):
-                if block.number == number:
-                    yield block
-                    number += 1
+        for block in blocks_from(self.directory, number):
+            yield block
+            number = block.number + 1
         if number < self.end:
-            raise LogCorruptError(f"Block {number} is missing from the sequence in {self.directory}.")
+            raise _missing(self.directory, number)
 
     def delete_before(self, number: int) -> None:
         """Forget the blocks before `number`, in whole segments."""
@@ -207,6 +203,71 @@ def segment_firsts(directory: Path) -> list[int]:
     """Return the first block of each segment, ascending."""
     stems = (path.name.removesuffix(_SUFFIX) for path in directory.glob(f"*{_SUFFIX}"))
     return sorted(int(stem) for stem in stems if stem.isdigit())
+
+
+def blocks_from(directory: Path, number: int) -> Iterator[SequencedBlock]:
+    """Yield the blocks of a sequence from `number` on.
+
+    Raises:
+        LogCorruptError: A block is damaged or gone, with others behind it.
+    """
+    segments = segment_firsts(directory)
+    for first, following in zip_longest(segments, segments[1:]):
+        if following is not None and following <= number:
+            continue
+        path = _segment(directory, first)
+        data = path.read_bytes()
+        for block, _ in _records(data, _read_opening(path, data)[0]):
+            if block.number == number:
+                yield block
+                number += 1
+        if following is not None and number < following:
+            raise _missing(directory, number)
+
+
+def skip_damaged_blocks(directory: Path) -> list[str]:
+    """Have a sequence end where it is damaged, and return in words what that means.
+
+    The messages of what comes behind are still in the logs, and get new places. What is cut off is kept.
+    """
+    told = []
+    segments = segment_firsts(directory)
+    for first, following in pairwise(segments):
+        path = _segment(directory, first)
+        data = path.read_bytes()
+        try:
+            blocks = list(_records(data, _read_opening(path, data)[0]))
+        except LogCorruptError:
+            blocks = []
+        if first + len(blocks) == following:
+            continue
+        aside = directory / _KEPT_IN
+        aside.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+        for later in segments[segments.index(following) :]:
+            _segment(directory, later).rename(aside / _segment(directory, later).name)
+        (aside / path.name).write_bytes(data)
+        if blocks:
+            os.truncate(path, blocks[-1][1])
+        else:
+            path.unlink()
+        sync_directory(directory)
+        told.append(
+            f"The sequence in {directory} is damaged at block {first + len(blocks)}: it goes on behind it with new "
+            f"blocks of the same messages, and outputs may be repeated. What was there is kept in {aside}."
+        )
+        break
+    return told
+
+
+def _segment(directory: Path, first: int) -> Path:
+    return directory / f"{first:020d}{_SUFFIX}"
+
+
+def _missing(directory: Path, number: int) -> LogCorruptError:
+    return LogCorruptError(
+        f"Block {number} of the sequence in {directory} is damaged or missing. Restore the sequence from a copy, or go "
+        "on with --skip-damaged: the messages get new blocks, and outputs may be repeated."
+    )
 
 
 def _read_opening(path: Path, data: bytes) -> tuple[int, dict[int, int]]:

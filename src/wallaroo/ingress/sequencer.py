@@ -74,15 +74,11 @@ class Sequencer:
         self._under_way: deque[SequencedBlock] = deque()
         self._bytes_under_way = 0
         self._epoch_bytes = 0
-        self._ends_handed_out: dict[int, int] = {}
-        """Of the sources that had messages in this epoch."""
         self._epoch_began = 0.0
         self._epoch_start = sequence.end
         self._ending = False
         self._last_cut = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self.committed_ends: dict[int, dict[int, int]] = {}
-        """For the ends of epochs that are not committed: up to which message of each source they go."""
 
     def appended(self, source: int, first: int, end: int, size: int) -> None:
         """Take note of messages that a source has accepted."""
@@ -124,8 +120,6 @@ class Sequencer:
         self._ahead = None
         self._under_way.clear()
         self._bytes_under_way = self._epoch_bytes = 0
-        # Those of an attempt that failed may lie behind where this epoch will end.
-        self._ends_handed_out.clear()
         self._epoch_began = 0.0
         self._ending = False
 
@@ -146,19 +140,15 @@ class Sequencer:
             return None
         self._ending = True
         end = self._next
-        self.committed_ends[end] = dict(self._ends_handed_out)
         for line in self._lines.values():
             line.send(FRAME.pack(end, -1))
         # They come anew for the next epoch.
         self._lines.clear()
         return end
 
-    def committed(self, number: int) -> dict[int, int]:
-        """Forget the blocks before `number`; return up to which message of each source they go."""
+    def committed(self, number: int) -> None:
+        """Forget the blocks before `number`."""
         self._sequence.delete_before(number)
-        found = self.committed_ends.get(number, {})
-        self.committed_ends = {end: ends for end, ends in self.committed_ends.items() if end > number}
-        return found
 
     async def keep_on_disk(self) -> None:
         """Force the sequence to the disk every moment, in a thread."""
@@ -257,7 +247,6 @@ class Sequencer:
         self._next = block.number + 1
         self._under_way.append(block)
         self._bytes_under_way += block.size
-        self._ends_handed_out.update({each.source: each.end for each in block.ranges})
         packed = block.pack()
         self._lines[block.number % self._readers].send(FRAME.pack(block.number, len(packed)) + packed)
         self._epoch_bytes += block.size

@@ -71,10 +71,11 @@ class IngressServer:
             epoch_bytes=min(EPOCH_BYTES, self._config.limits.max_log // 4),
             on_cut_failed=self._cut_failed,
         )
+        known = {endpoint.name: endpoint.known for endpoint in self._config.sources}
         for number, name in enumerate(sequence.names):
             if name in self.sources:
                 source = self.sources[name]
-                low = sequence.ends.get(number, source.start)
+                low = max(sequence.ends.get(number, source.start), known[name])
                 source.advance(low)
                 for first, end in source.pieces_from(low, BLOCK_BYTES):
                     sequencer.appended(number, first, end, BLOCK_BYTES)
@@ -88,14 +89,6 @@ class IngressServer:
         self._wake()
         if self.sequencer is not None:
             self.sequencer.appended(self._numbers[source], first, end, size)
-
-    def commit_block(self, number: int) -> None:
-        """Let go of all blocks before `number`, and of their messages."""
-        assert self.sequencer is not None
-        names = {index: name for name, index in self._numbers.items()}
-        for source, end in self.sequencer.committed(number).items():
-            if names[source] in self.sources:
-                self.sources[names[source]].commit(end)
 
     async def start(self) -> dict[str, tuple[str, int]]:
         """Listen for every source, and return the addresses."""

@@ -21,6 +21,19 @@ HEAD = StoredHead(b"[1]", {1: Place("file", 0)})
 LETTER = {"pipeline": "p", "step": "s", "error": "E: x", "traceback": "E: x", "message": "m"}
 
 
+class Told:
+    """Keeps what it hears of."""
+
+    def __init__(self, told):
+        self._told = told
+
+    def delivered(self, block):
+        self._told.append(("delivered", block))
+
+    def committed(self, block, ends):
+        self._told.append(("committed", block, dict(ends)))
+
+
 @pytest.fixture
 def server():
     with socket.create_server(("127.0.0.1", 0)) as made:
@@ -34,10 +47,11 @@ def egress(make, tmp_path, server):
     home.open()
     told, notices = [], []
     plan = make.plan(make.pipeline("p", port=server.getsockname()[1]))
+    plan.sources = ["p"]
     made = BlockEgress(plan, home, threading.Event(), notices.append)
     commits = Commits(tmp_path / "commit", tmp_path / "states")
     hand_ins = HandIns(tmp_path / "socket", "token", commits, Expected(1, 1, lambda _: (0, 0)))
-    made.attach(hand_ins, commits, lambda *what: told.append(what))
+    made.attach(hand_ins, commits, Told(told))
     thread = threading.Thread(target=made.run)
     thread.start()
     yield SimpleNamespace(
@@ -123,7 +137,7 @@ def test_an_epoch_is_committed_when_all_before_it_is_delivered(egress, task):
     other.output(0, share(0))
     saving.join(20)
     assert (egress.commits.block, egress.commits.heads) == (1, {("s", 0): HEAD})
-    assert egress.told == [("delivered", 1), ("committed", 1)]
+    assert egress.told == [("delivered", 1), ("committed", 1, {"p": 1})]
 
 
 def test_the_epoch_of_a_life_of_the_query_that_is_over_is_not_committed(egress):

@@ -22,7 +22,7 @@ def owner(name):
 @pytest.fixture
 def commits(tmp_path):
     made = Commits(tmp_path / "commit", tmp_path / "states")
-    made.commit(5, {("s", 0): HEAD, ("s", 1): HEAD, ("s", 2): HEAD})
+    made.commit(5, {("s", 0): HEAD, ("s", 1): HEAD, ("s", 2): HEAD}, {})
     return made
 
 

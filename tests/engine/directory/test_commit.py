@@ -33,7 +33,7 @@ def test_a_new_directory_begins_with_the_first_block_and_no_states(place):
 
 def test_the_next_run_finds_what_was_committed(place):
     commits = Commits(*place)
-    commits.commit(7, written(place, commits, b"one", b"three"))
+    commits.commit(7, written(place, commits, b"one", b"three"), {"p": 3})
     again = Commits(*place)
     assert again.block == 7
     files = StateFiles(place[1], again.heads)
@@ -45,7 +45,7 @@ def test_the_next_run_finds_what_was_committed(place):
 
 def test_what_was_written_and_not_committed_counts_for_nothing(place):
     commits = Commits(*place)
-    commits.commit(7, written(place, commits, b"one"))
+    commits.commit(7, written(place, commits, b"one"), {"p": 3})
     written(place, commits, b"never")
     assert len(list(place[1].iterdir())) == 2
     again = Commits(*place)
@@ -55,11 +55,11 @@ def test_what_was_written_and_not_committed_counts_for_nothing(place):
 
 def test_files_stay_for_one_more_commit_than_they_are_named(place):
     commits = Commits(*place)
-    commits.commit(1, written(place, commits, b"one"))
+    commits.commit(1, written(place, commits, b"one"), {"p": 3})
     [first] = place[1].iterdir()
-    commits.commit(2, written(place, commits, b"two"))
+    commits.commit(2, written(place, commits, b"two"), {"p": 3})
     assert first.exists()
-    commits.commit(3, written(place, commits, b"three"))
+    commits.commit(3, written(place, commits, b"three"), {"p": 3})
     assert not first.exists()
 
 
@@ -68,7 +68,7 @@ def test_files_stay_for_one_more_commit_than_they_are_named(place):
 )
 def test_a_damaged_commit_is_told_and_nothing_is_removed(place, text):
     commits = Commits(*place)
-    commits.commit(1, written(place, commits, b"one"))
+    commits.commit(1, written(place, commits, b"one"), {"p": 3})
     place[0].write_text(text)
     with pytest.raises(DirectoryError, match="is damaged, and the state cannot be found without it"):
         Commits(*place)
@@ -77,7 +77,7 @@ def test_a_damaged_commit_is_told_and_nothing_is_removed(place, text):
 
 def test_a_file_that_became_shorter_is_told(place):
     commits = Commits(*place)
-    commits.commit(1, written(place, commits, b"content"))
+    commits.commit(1, written(place, commits, b"content"), {"p": 3})
     [file] = place[1].iterdir()
     file.write_bytes(b"con")
     files = StateFiles(place[1], commits.heads)
@@ -88,5 +88,5 @@ def test_a_file_that_became_shorter_is_told(place):
 
 def test_the_commit_is_plain_json(place):
     commits = Commits(*place)
-    commits.commit(4, written(place, commits, b"one"))
+    commits.commit(4, written(place, commits, b"one"), {"p": 3})
     assert json.loads(place[0].read_text())["block"] == 4

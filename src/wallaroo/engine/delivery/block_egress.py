@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from wallaroo.connectors.base import StoppedError
 from wallaroo.connectors.batch import Body
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.hand_ins import Epoch, HandIns
+from wallaroo.engine.delivery.progress import Progress
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.transport.chunks import load_records
 from wallaroo.engine.transport.letters import Letter
@@ -24,12 +25,14 @@ _TRY_AGAIN_SECONDS = 0.5
 class BlockEgress(Egress):
     """Delivers block after block, in a thread of its own."""
 
-    def attach(self, hand_ins: HandIns, commits: Commits, told: Callable[[str, int], None]) -> None:
-        """Take blocks from `hand_ins` from now on; `told` hears of what is delivered and what is committed."""
+    def attach(self, hand_ins: HandIns, commits: Commits, progress: Progress) -> None:
+        """Take blocks from `hand_ins` from now on; `progress` hears what is delivered and what is committed."""
         self._hand_ins = hand_ins
         self._commits = commits
-        self._told = told
+        self._progress = progress
         self._next = commits.block
+        self._ends: dict[str, int] = {}
+        """Up to which message of each source blocks have been delivered since the last commit."""
         self._printed = commits.block
         self._halt = threading.Event()
         self._attempt = ""
@@ -68,6 +71,7 @@ class BlockEgress(Egress):
         if self._attempt != self._hand_ins.attempt:
             self._attempt = self._hand_ins.attempt
             self._next = self._commits.block
+            self._ends.clear()
             self._at_hand = None
         if self._at_hand is None:
             self._at_hand = self._hand_ins.next(self._attempt, self._next, _LOOK_SECONDS)
@@ -79,7 +83,7 @@ class BlockEgress(Egress):
             self.deliver_block(self._next, sorted(chunks, key=lambda chunk: (chunk.route, chunk.part)))
             self._next += 1
             self.batches += 1
-            self._told("delivered", self._next)
+            self._progress.delivered(self._next)
         self._at_hand = None
         self._told_of_room = False
 
@@ -89,8 +93,9 @@ class BlockEgress(Egress):
                 return  # The next life of the query has begun from the commit before.
             if epoch.letters:
                 self._dead_letters.add(epoch.letters)
-            self._commits.commit(epoch.block, epoch.heads)
-        self._told("committed", epoch.block)
+            self._commits.commit(epoch.block, epoch.heads, self._ends)
+            self._ends.clear()
+        self._progress.committed(self._commits.block, self._commits.ends)
         self._hand_ins.release(epoch.block)
 
     def deliver_block(self, number: int, chunks: Iterable[Chunk]) -> None:
@@ -101,7 +106,9 @@ class BlockEgress(Egress):
         messages = 0
         for chunk in chunks:
             if chunk.route == BLOCK:
-                messages = sum(each.end - each.first for each in unpack_block(chunk.body).ranges)
+                ranges = unpack_block(chunk.body).ranges
+                messages = sum(each.end - each.first for each in ranges)
+                self._ends.update({self._sources[each.source]: each.end for each in ranges})
             elif chunk.route >= 0:
                 bodies[self._routes[chunk.route]].append(chunk.body)
                 self.messages_out += chunk.number

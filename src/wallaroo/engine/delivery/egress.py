@@ -60,6 +60,7 @@ class Egress:
         self._effectively_once = effectively_once
         self._connections: dict[str, SinkConnection] = {}
         self._routes: dict[int, str] = {}
+        self._sources = plan.sources
         for route in plan.routes:
             if isinstance(route, SinkRoute):
                 connection = self._connect(route, stopping)

@@ -26,8 +26,8 @@ class Expected(NamedTuple):
     """How many tasks hand in outputs for each block."""
     saves: int
     """How many tasks say at the end of an epoch that they have saved everything."""
-    owner: Callable[[BucketName], tuple[int, int]]
-    """Says which task, by level and partition, has a bucket."""
+    owner: Callable[[BucketName], tuple[int, int] | None]
+    """Says which task, by level and partition, has a bucket; None for a state that nobody uses now."""
 
 
 class Epoch(NamedTuple):

@@ -1,7 +1,8 @@
 """The commit: one file that says up to which block all is computed, and where the states are that belong to it.
 
-It is replaced as a whole, so there is always exactly one: states, and the place in the sequence that they belong to,
-cannot come apart. Files of states that neither this commit nor the one before it names are removed.
+It also says up to which message of each source these blocks go. It is replaced as a whole, so there is always exactly
+one: states, and the place in the sequence that they belong to, cannot come apart. Files of states that
+neither this commit nor the one before it names are removed.
 """
 
 from __future__ import annotations
@@ -17,24 +18,32 @@ from wallaroo.files import write_atomically
 
 
 class Commits:
-    """The latest commit of an application, and the making of the next."""
+    """The latest commit of an application, and the making of the next.
 
-    def __init__(self, path: Path, states: Path) -> None:
+    Who only looks gives no folder of states, and changes nothing.
+    """
+
+    def __init__(self, path: Path, states: Path | None = None) -> None:
         self._path = path
         self._states = states
-        states.mkdir(mode=0o700, exist_ok=True)
         self.block = 0
         """The first block that has not been computed."""
+        self.ends: dict[str, int] = {}
+        """How many messages of each source are in the blocks before that."""
         self.heads: dict[BucketName, StoredHead] = {}
         self._before: set[str] = set()
         if path.exists():
             self._read()
-        self._remove(lambda name: name not in self._named())
+        if states is not None:
+            states.mkdir(mode=0o700, exist_ok=True)
+            named = self._named()
+            self._remove(lambda name: name not in named)
 
     def _read(self) -> None:
         try:
             data: dict[str, Any] = json.loads(self._path.read_text())
             self.block = int(data["block"])
+            self.ends = {source: int(end) for source, end in data["ends"].items()}
             self.heads = {
                 (state, int(bucket)): StoredHead.from_json(head)
                 for state, buckets in data["states"].items()
@@ -46,15 +55,19 @@ class Commits:
                 "start fresh with --reset, which keeps what is there in a folder of its own."
             ) from error
 
-    def commit(self, block: int, changed: Mapping[BucketName, StoredHead]) -> None:
-        """Make a commit: all before `block` is computed, and these heads have changed since the last one."""
+    def commit(self, block: int, changed: Mapping[BucketName, StoredHead], ends: Mapping[str, int]) -> None:
+        """Make a commit: all before `block` is computed; these heads, and ends of sources, have changed since the last.
+
+        A state that the application no longer has keeps its place: it may be used again.
+        """
         named = self._named()
         heads = {**self.heads, **changed}
+        ends = {**self.ends, **ends}
         states: dict[str, dict[str, Any]] = {}
         for (state, bucket), head in heads.items():
             states.setdefault(state, {})[str(bucket)] = head.as_json()
-        write_atomically(self._path, json.dumps({"block": block, "states": states}))
-        self.block, self.heads = block, heads
+        write_atomically(self._path, json.dumps({"block": block, "ends": ends, "states": states}))
+        self.block, self.heads, self.ends = block, heads, ends
         # The one before last: a task may still be reading what the last one named.
         gone = self._before - named - self._named()
         self._before = named
@@ -64,6 +77,6 @@ class Commits:
         return {place.file for head in self.heads.values() for place in head.places.values()}
 
     def _remove(self, goes: Any) -> None:
-        for path in self._states.iterdir():
+        for path in self._states.iterdir() if self._states else ():
             if goes(path.name):
                 path.unlink(missing_ok=True)

@@ -52,6 +52,8 @@ class Home:
         """The same directory under the path that Spark is told."""
         self.checkpoint = self.path / "checkpoint"
         self.logs = self.path / "log"
+        self.sequence = self.path / "sequence"
+        self.states = self.path / "states"
         self.ledger = self.path / "ledger"
         self.dead_letters = self.path / "dead-letters.jsonl"
         self.replays = self.path / "replays.jsonl"

@@ -1,0 +1,154 @@
+"""What a run finds in its application's directory: something to resume, something to set aside, or nothing."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from wallaroo.connectors.base import Notice
+from wallaroo.engine.directory.commit import Commits
+from wallaroo.engine.directory.home import COMMIT, Home
+from wallaroo.engine.directory.layouts import new_layout
+from wallaroo.engine.plan import Layout
+from wallaroo.errors import DirectoryError, WallarooError
+from wallaroo.ingress.log_format import segment_starts
+from wallaroo.ingress.log_reader import LogReader
+from wallaroo.ingress.log_repair import skip_damaged
+from wallaroo.ingress.sequence import blocks_from, known_names, skip_damaged_blocks
+from wallaroo.topology.model import Application, Pipeline
+
+_WAYS_OUT = (
+    "Start fresh with --reset, which keeps what is there in a folder of its own, or choose another directory with "
+    "--resilience-dir."
+)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The layout of an application, and in words what is not as it was (empty if nothing is)."""
+
+    layout: Layout
+    change: str = ""
+
+
+def layout_for(home: Home, application: Application, buckets: int) -> Fit:
+    """Return the layout for an application and the states that are in its directory.
+
+    Raises:
+        DirectoryError: What is there is another application's, or a state is of another kind now.
+    """
+    recorded = home.recorded_layout()
+    if recorded is None:
+        return Fit(new_layout(application.pipelines, 1, buckets))
+    name, layout = recorded
+    if name != application.name:
+        raise DirectoryError(f"{home.path} holds the state of another application, {name!r}. {_WAYS_OUT}")
+    if not (home.path / COMMIT).exists():
+        return Fit(new_layout(application.pipelines, 1, buckets))  # The last run ended before it had any state.
+    fit = fitted(layout, application.pipelines)
+    if misfits := list(_changed_kinds(layout, fit.layout)):
+        raise DirectoryError(
+            f"The application {name!r} has changed and cannot go on with the state in {home.path}: "
+            f"{'; '.join(misfits)}.\nTake that back, or: {_WAYS_OUT[0].lower()}{_WAYS_OUT[1:]}"
+        )
+    return fit
+
+
+def fitted(recorded: Layout, pipelines: Sequence[Pipeline]) -> Fit:
+    """Return the layout of `pipelines` with the buckets, and the states, that are there."""
+    now = new_layout(pipelines, 1, recorded.buckets)
+    known = {*recorded.states, *recorded.unused}
+    layout = Layout(
+        now.levels,
+        now.singles | (recorded.singles - now.states.keys()),
+        partitions=1,
+        buckets=recorded.buckets,
+        unused=frozenset(known - now.states.keys()),
+    )
+    return Fit(layout, "; ".join(_changes(recorded, layout, [name for name in now.states if name not in known])))
+
+
+def _changed_kinds(recorded: Layout, now: Layout) -> Iterator[str]:
+    known = {*recorded.states, *recorded.unused}
+    for name in now.states:
+        if name in known and (name in now.singles) != (name in recorded.singles):
+            kinds = ("partitioned", "one object")
+            was, is_now = kinds if name in now.singles else reversed(kinds)
+            yield f"the state {name!r} was {was} and is {is_now} now (under another name it would begin anew)"
+
+
+def _changes(before: Layout, now: Layout, new: list[str]) -> Iterator[str]:
+    if new:
+        yield f"new {_listed(new)}"
+    if gone := sorted(now.unused - before.unused):
+        yield f"{_listed(gone)} no longer used, and kept"
+    if back := sorted(before.unused - now.unused):
+        yield f"{_listed(back)} used again"
+
+
+def _listed(names: list[str]) -> str:
+    return f"state{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
+
+
+def check_sources(home: Home, commits: Commits, sources: Collection[str], say: Notice) -> None:
+    """Check that all that is still to be computed can be: tell of messages that wait for a pipeline that is gone.
+
+    Raises:
+        DirectoryError: Blocks that have to be computed have messages of such a pipeline.
+        LogCorruptError: Some of these blocks cannot be read.
+    """
+    names = known_names(home.sequence, ())
+    for block in blocks_from(home.sequence, commits.block):
+        for each in block.ranges:
+            if names[each.source] not in sources:
+                raise DirectoryError(
+                    f"What was under way has messages of the pipeline {names[each.source]!r}, which the application no "
+                    "longer has.\nStart it once more with that pipeline, so that they are processed, or start fresh "
+                    "with --reset, which keeps what is there in a folder of its own."
+                )
+    waiting = unprocessed(home, commits)
+    for source in sorted(set(names) - set(sources)):
+        if number := waiting.get(home.log_of(source)):
+            say(f"  waiting     {number:,} messages for {source!r}, a pipeline that is no longer there; they are kept")
+
+
+def unprocessed(home: Home, commits: Commits) -> dict[Path, int]:
+    """Return how many messages are waiting in each log, where there are any."""
+    done = {home.log_of(source): end for source, end in commits.ends.items()}
+    counted = {folder: _messages_from(folder, done.get(folder, 0)) for folder in home.logs.glob("*")}
+    return {folder: number for folder, number in counted.items() if number}
+
+
+def _messages_from(folder: Path, index: int) -> int:
+    log = LogReader(folder)
+    start = max([index, *segment_starts(folder)[:1]])
+    return sum(high - low for low, high in log.present(start, log.end())) if log.end() > start else 0
+
+
+def skip_what_is_damaged(home: Home, logs: Iterable[Path], notice: Notice) -> None:
+    """Have the logs and the sequence go on without what the disk has damaged."""
+    for log in logs:
+        for text in skip_damaged(log):
+            notice(text)
+    for text in skip_damaged_blocks(home.sequence):
+        notice(text)
+
+
+def start_fresh(home: Home, say: Notice) -> None:
+    """Set aside what is in the directory, and say where it is and how to be rid of it."""
+    waiting = _count_waiting(home)
+    folder = home.set_aside()
+    if folder is None:
+        return
+    inside = f"; {waiting:,} messages in there were accepted and not processed" if waiting else ""
+    say(f"  set aside   what was there, in {folder}{inside}")
+    say(f"              to delete it: rm -r {shlex.quote(str(folder))}")
+
+
+def _count_waiting(home: Home) -> int:
+    try:
+        return sum(unprocessed(home, Commits(home.path / COMMIT)).values())
+    except (WallarooError, OSError):
+        return 0  # What is damaged is told of by whoever needs it.

@@ -1,0 +1,224 @@
+"""What a run finds in its directory, before Spark is started."""
+
+import pytest
+
+from wallaroo.engine.directory.commit import Commits
+from wallaroo.engine.directory.home import COMMIT, Home
+from wallaroo.engine.directory.layouts import new_layout
+from wallaroo.engine.directory.resume import (
+    check_sources,
+    fitted,
+    layout_for,
+    skip_what_is_damaged,
+    start_fresh,
+    unprocessed,
+)
+from wallaroo.errors import DirectoryError
+from wallaroo.ingress.log_format import LogCorruptError
+from wallaroo.ingress.log_writer import LogWriter
+from wallaroo.ingress.sequence import Range, SequenceWriter, known_names, segment_firsts
+from wallaroo.topology.model import Application
+
+
+@pytest.fixture
+def home(tmp_path):
+    home = Home(tmp_path / "home")
+    home.open()
+    yield home
+    home.close()
+
+
+@pytest.fixture
+def visiting(make):
+    """Return a function that makes pipelines of states: "ab c" are two, and a capital letter is a single object."""
+
+    def pipelines(text):
+        return tuple(
+            make.pipeline(
+                f"p{number}",
+                *(make.state_step(keep, state=name.lower(), key=None if name.isupper() else str) for name in names),
+            )
+            for number, names in enumerate(text.split(" "))
+        )
+
+    return pipelines
+
+
+def keep(data, state):
+    return data, True
+
+
+def accept(home, source, number):
+    home.logs.mkdir(exist_ok=True)
+    with LogWriter(home.log_of(source)) as log:
+        log.append([b"message"] * number)
+
+
+def commit(home, block, **ends):
+    Commits(home.path / COMMIT, home.states).commit(block, {}, ends)
+
+
+def sequenced(home, names, *blocks):
+    writer = SequenceWriter(home.sequence, names)
+    for ranges in blocks:
+        writer.append(0, 1, tuple(Range(names.index(name), first, end) for name, first, end in ranges))
+    writer.close()
+
+
+def describe(layout):
+    """Return the levels as text, singles as capital letters."""
+    return " ".join(
+        "".join(name.upper() if name in layout.singles else name for name in level) for level in layout.levels
+    )
+
+
+FITS = [
+    # before, now, the levels after it, what is said
+    ("a", "a", "a", ""),
+    ("ab C", "C ab", "Ca b", ""),
+    ("ab", "ba", "b a", ""),
+    ("a", "a b", "ab", "new state 'b'"),
+    ("a", "ba", "b a", "new state 'b'"),
+    ("a", "abcd", "a b c d", "new states 'b', 'c', 'd'"),
+    ("a b", "a", "a", "state 'b' no longer used, and kept"),
+    ("ab", "ac", "a c", "new state 'c'; state 'b' no longer used, and kept"),
+    ("ab", "", "", "states 'a', 'b' no longer used, and kept"),
+    ("", "", "", ""),
+]
+
+
+@pytest.mark.parametrize(("before", "now", "after", "change"), FITS)
+def test_states_go_on_wherever_they_are_now(visiting, before, now, after, change):
+    recorded = new_layout(visiting(before), 1, buckets=4)
+    fit = fitted(recorded, visiting(now))
+    assert (describe(fit.layout), fit.change) == (after, change)
+    assert fit.layout.buckets == 4
+
+
+def test_a_state_that_comes_back_is_known(visiting):
+    first = new_layout(visiting("a B"), 1, buckets=4)
+    second = fitted(first, visiting("a c")).layout
+    assert second.unused == {"b"}
+    # What is not new is not told again.
+    assert fitted(second, visiting("a c")).change == ""
+    third = fitted(second, visiting("a B"))
+    assert third.change == "state 'c' no longer used, and kept; state 'b' used again"
+
+
+class TestLayout:
+    def start(self, home, pipelines, name="app", buckets=8):
+        fit = layout_for(home, Application(name, pipelines), buckets)
+        home.record_layout(name, fit.layout)
+        return fit
+
+    def test_a_new_application_gets_what_it_asks_for(self, home, visiting):
+        assert self.start(home, visiting("a")).layout.buckets == 8
+        # Nothing has been committed: nothing has to be kept.
+        assert self.start(home, visiting("b"), buckets=4).layout.buckets == 4
+        commit(home, 1)
+        assert self.start(home, visiting("b"), buckets=2).layout.buckets == 4
+
+    def test_another_application_is_refused(self, home, visiting):
+        self.start(home, visiting("a"))
+        with pytest.raises(DirectoryError, match="the state of another application, 'app'"):
+            self.start(home, visiting("a"), name="other")
+
+    @pytest.mark.parametrize(
+        ("before", "now", "told"),
+        [("a", "A", "was partitioned and is one object now"), ("A", "a", "was one object and is partitioned now")],
+    )
+    def test_a_state_of_another_kind_is_refused_even_after_it_was_away(self, home, visiting, before, now, told):
+        self.start(home, visiting(before))
+        commit(home, 1)
+        with pytest.raises(DirectoryError, match=told):
+            self.start(home, visiting(now))
+        self.start(home, visiting("z"))
+        with pytest.raises(DirectoryError, match=told):
+            self.start(home, visiting(now))
+        assert self.start(home, visiting(before)).change.endswith("state 'a' used again")
+
+
+class TestPipelinesThatCameOrWent:
+    @pytest.fixture
+    def check(self, home):
+        """Return a function that starts the application with these pipelines, and returns what was said."""
+
+        def look(*names):
+            said = []
+            check_sources(home, Commits(home.path / COMMIT), names, said.append)
+            return said
+
+        sequenced(home, ["words", "orders"], [("words", 0, 4), ("orders", 0, 3)], [("words", 4, 9)])
+        return look
+
+    def test_what_waits_for_a_pipeline_that_is_gone_is_told(self, home, check):
+        accept(home, "orders", 3)
+        accept(home, "words", 1234 + 9)
+        commit(home, 2, words=9, orders=3)
+        assert check("words", "orders") == []
+        assert check("words", "more") == []
+        assert check("orders") == [
+            "  waiting     1,234 messages for 'words', a pipeline that is no longer there; they are kept"
+        ]
+
+    def test_what_is_under_way_needs_its_pipelines(self, home, check):
+        commit(home, 1, words=4, orders=3)
+        assert check("words", "orders") == []
+        # Of this one nothing is under way.
+        assert check("words") == []
+        with pytest.raises(DirectoryError, match=r"messages of the pipeline 'words', which the application no longer"):
+            check("orders")
+
+    def test_a_damaged_sequence_is_told_with_what_to_do(self, home, check, monkeypatch):
+        monkeypatch.setattr("wallaroo.ingress.sequence.SEGMENT_BYTES", 100)
+        sequenced(home, ["words", "orders"], *[[("words", at, at + 1)] for at in range(9, 30)])
+        damaged = sorted(home.sequence.glob("*.sequence"))[1]
+        damaged.write_bytes(damaged.read_bytes()[:-3])
+        with pytest.raises(LogCorruptError, match="--skip-damaged"):
+            check("words", "orders")
+        said = []
+        skip_what_is_damaged(home, [], said.append)
+        assert len(said) == 1
+        assert check("words", "orders") == []
+
+
+def test_a_directory_without_a_sequence_has_nothing_under_way(home):
+    check_sources(home, Commits(home.path / COMMIT), ["words"], pytest.fail)
+
+
+def test_messages_that_wait_are_counted(home):
+    accept(home, "words", 10)
+    accept(home, "orders", 5)
+    accept(home, "nothing left", 3)
+    assert sum(unprocessed(home, Commits(home.path / COMMIT)).values()) == 18
+    commit(home, 2, words=4, **{"nothing left": 3})
+    assert unprocessed(home, Commits(home.path / COMMIT)) == {home.log_of("words"): 6, home.log_of("orders"): 5}
+
+
+def test_a_fresh_start_says_where_everything_is(home):
+    accept(home, "words", 1005)
+    commit(home, 1, words=5)
+    said = []
+    start_fresh(home, said.append)
+    [folder] = home.path.glob("before-*")
+    assert said == [
+        f"  set aside   what was there, in {folder}; 1,000 messages in there were accepted and not processed",
+        f"              to delete it: rm -r {folder}",
+    ]
+    assert segment_firsts(home.sequence) == []
+    assert known_names(home.sequence, ()) == []
+    said.clear()
+    start_fresh(home, said.append)
+    assert said == []
+
+
+@pytest.mark.parametrize("name", ["*.blocks", COMMIT])
+def test_damaged_files_do_not_hinder_a_fresh_start(home, name):
+    accept(home, "words", 10)
+    commit(home, 1)
+    [file] = home.path.rglob(name)
+    file.write_bytes(b"\xff" * file.stat().st_size)
+    said = []
+    start_fresh(home, said.append)
+    assert len(said) == 2
+    assert not home.logs.exists()
