@@ -25,6 +25,7 @@ from zlib import crc32
 from wallaroo.errors import WallarooError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 OFFSET_SIZE = 4
@@ -209,6 +210,10 @@ class BlockIndex:
         self.paths = segment_paths(directory, start)
         self.start = start
         self._file = self.paths.blocks.open("rb", buffering=0)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in what the writer has appended meanwhile."""
         self._count = os.fstat(self._file.fileno()).st_size // RECORD_SIZE
         while self._count and self._at(self._count - 1) is None:
             self._count -= 1
@@ -246,6 +251,19 @@ class BlockIndex:
                 raise self._damaged(low + position // RECORD_SIZE)
             found.append(block)
         return found
+
+    def following(self, number: int, at_once: int, most: int) -> Iterator[Block]:
+        """Yield the blocks from `number` on, those that have come since, too, up to `most` of them.
+
+        It ends with the first that is not written completely, or damaged.
+        """
+        for low in range(number, number + most, at_once):
+            records = memoryview(os.pread(self._file.fileno(), at_once * RECORD_SIZE, low * RECORD_SIZE))
+            for position in range(0, at_once * RECORD_SIZE, RECORD_SIZE):
+                block = unpack_block(records[position : position + RECORD_SIZE])
+                if block is None:
+                    return
+                yield block
 
     @property
     def end(self) -> int:

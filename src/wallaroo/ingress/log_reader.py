@@ -21,7 +21,7 @@ from wallaroo.ingress.log_format import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 PIECE_BYTES = 1 << 19
 """How much `LogReader.read` takes from the disk at a time, as long as a block is not larger."""
@@ -204,10 +204,15 @@ class _Range:
 
 def _read_span(span: _Span) -> Iterator[tuple[int, list[bytes]]]:
     paths = span.blocks.paths
+    records = (
+        block
+        for low in range(span.low, span.high, _RECORDS_AT_ONCE)
+        for block in span.blocks.blocks(low, min(low + _RECORDS_AT_ONCE, span.high))
+    )
     try:
         with paths.data.open("rb", buffering=0) as data, paths.ends.open("rb", buffering=0) as ends:
-            for data_start, piece in _pieces(span):
-                yield piece[0].first, _read_piece(span, data.fileno(), ends.fileno(), data_start, piece)
+            for data_start, piece in pieces_of(span.blocks.data_start(span.low), records):
+                yield piece[0].first, read_piece(span.blocks, data.fileno(), ends.fileno(), data_start, piece)
     except FileNotFoundError as error:
         raise LogCorruptError(
             f"The messages from {span.blocks.first(span.low)} to {span.blocks.first(span.high)} cannot be "
@@ -215,41 +220,45 @@ def _read_span(span: _Span) -> Iterator[tuple[int, list[bytes]]]:
         ) from error
 
 
-def _pieces(span: _Span) -> Iterator[tuple[int, list[Block]]]:
+def pieces_of(data_start: int, records: Iterable[Block]) -> Iterator[tuple[int, list[Block]]]:
     """Yield neighbouring blocks that are read together, with the offset of their data."""
     piece: list[Block] = []
-    piece_start = data_start = span.blocks.data_start(span.low)
+    piece_start = data_start
     messages = 0
-    for low in range(span.low, span.high, _RECORDS_AT_ONCE):
-        for block in span.blocks.blocks(low, min(low + _RECORDS_AT_ONCE, span.high)):
-            size = block.data_end - piece_start + OFFSET_SIZE * (messages + block.size)
-            if piece and size > PIECE_BYTES:
-                yield piece_start, piece
-                piece, piece_start, messages = [], data_start, 0
-            piece.append(block)
-            messages += block.size
-            data_start = block.data_end
+    for block in records:
+        size = block.data_end - piece_start + OFFSET_SIZE * (messages + block.size)
+        if piece and size > PIECE_BYTES:
+            yield piece_start, piece
+            piece, piece_start, messages = [], data_start, 0
+        piece.append(block)
+        messages += block.size
+        data_start = block.data_end
     yield piece_start, piece
 
 
-def _read_piece(span: _Span, data_file: int, ends_file: int, data_start: int, piece: list[Block]) -> list[bytes]:
+def read_piece(blocks: BlockIndex, data_file: int, ends_file: int, data_start: int, piece: list[Block]) -> list[bytes]:
+    """Return the messages of some neighbouring blocks of a segment, whose data begin at `data_start`.
+
+    Raises:
+        LogCorruptError: They do not match their checksums.
+    """
     # Processes that only ask where a log ends do without Arrow.
     from wallaroo.ingress.log_slices import cut_messages  # noqa: PLC0415
 
     first = piece[0].first
     count = piece[-1].end - first
     data = os.pread(data_file, piece[-1].data_end - data_start, data_start)
-    ends = os.pread(ends_file, OFFSET_SIZE * count, OFFSET_SIZE * (first - span.blocks.start))
-    _check_piece(span, data_start, piece, memoryview(data), memoryview(ends))
+    ends = os.pread(ends_file, OFFSET_SIZE * count, OFFSET_SIZE * (first - blocks.start))
+    _check_piece(blocks, data_start, piece, memoryview(data), memoryview(ends))
     return cut_messages(data, ends, data_start)
 
 
-def _check_piece(span: _Span, data_start: int, piece: list[Block], data: memoryview, ends: memoryview) -> None:
+def _check_piece(blocks: BlockIndex, data_start: int, piece: list[Block], data: memoryview, ends: memoryview) -> None:
     first = piece[0].first
     low = 0
     for block in piece:
         high = block.data_end - data_start
         block_ends = ends[OFFSET_SIZE * (block.first - first) : OFFSET_SIZE * (block.end - first)]
         if block_checksum(data[low:high], block_ends) != block.checksum:
-            raise damaged_messages(span.blocks.paths.data, block.first, block.end)
+            raise damaged_messages(blocks.paths.data, block.first, block.end)
         low = high

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from wallaroo.ingress.log_reader import LogReader
+from wallaroo.ingress.log_cursor import LogCursor
 
 Piece = tuple[int, list[bytes]]
 """The position of a message, and the payloads from it on."""
@@ -23,10 +23,8 @@ class LoggedMessages:
     """Reads messages from the logs of this machine."""
 
     def __init__(self, folders: Mapping[str, str]) -> None:
-        self._logs = {source: LogReader(Path(folder)) for source, folder in folders.items()}
+        self._logs = {source: LogCursor(Path(folder)) for source, folder in folders.items()}
 
     def read(self, source: str, first: int, end: int) -> Iterator[Piece]:
-        """Yield the messages that are there: a power failure may have taken some."""
-        log = self._logs[source]
-        for low, high in log.present(first, end):
-            yield from log.read(low, high)
+        """Return the messages that are there: a power failure may have taken some."""
+        return self._logs[source].read(first, end)
