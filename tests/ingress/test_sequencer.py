@@ -247,3 +247,22 @@ def test_an_epoch_ends_when_it_has_taken_in_enough(tmp_path: Path) -> None:
         assert reader.end == EPOCH_BYTES // WINDOW_BYTES
 
     _run(tmp_path, test)
+
+
+def test_sources_hear_how_far_their_messages_are_delivered(tmp_path: Path) -> None:
+    async def test() -> None:
+        heard: list[Range] = []
+        sequence = SequenceWriter(tmp_path, ["words", "orders"])
+        sequencer = Sequencer(sequence, epoch_seconds=60, on_cut_failed=_unexpected, on_delivered=heard.append)
+        _joined(sequencer, 1)
+        for at in range(3):
+            sequencer.appended(at % 2, at, at + 1, BLOCK_BYTES)
+        sequencer.delivered(2)
+        assert heard == [Range(0, 0, 1), Range(1, 1, 2)]
+        sequencer.close()
+
+    asyncio.run(test())
+
+
+def _unexpected(error: OSError) -> None:
+    raise error

@@ -16,6 +16,7 @@ import click
 from wallaroo._version import __version__
 from wallaroo.cli import loading
 from wallaroo.cli.drawn import show_drawing
+from wallaroo.cli.durations import duration
 from wallaroo.cli.exit_codes import EXIT_CODES, exit_codes_help
 from wallaroo.cli.limits import limit_options, limits_from
 from wallaroo.cli.on_error import policy
@@ -105,6 +106,14 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
     "before it; a share (1%) or a rate (100/s, 10/min, 5/h) of such messages stops when there are more.",
 )
 @click.option(
+    "--time-between-checkpoints",
+    metavar="TIME",
+    callback=duration,
+    show_default="1min",
+    help="The longest time between two commits (30s, 5min): after a failure all since the last one is computed again. "
+    "A number alone has nanoseconds.",
+)
+@click.option(
     "--effectively-once",
     is_flag=True,
     help="Send batches in frames with their ids, to receivers that confirm them and drop repeats; "
@@ -186,6 +195,7 @@ def _run_options(application: str, given: dict[str, Any]) -> RunOptions:
         effectively_once=bool(given.get("effectively_once")),
         limits=limits_from(given),
         on_error=given.get("on_error") or OnError(),
+        epoch_seconds=given.get("time_between_checkpoints"),
         spark=spark,
     )
 

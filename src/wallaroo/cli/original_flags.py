@@ -1,6 +1,7 @@
 """The flags of the original machida: all are accepted, so that existing start scripts work as they are.
 
-Those with a meaning here (`--worker-count`, `--resilience-dir`, `--name`) are options of `machida` proper.
+Those with a meaning here (`--worker-count`, `--resilience-dir`, `--name`, `--time-between-checkpoints`) are options of
+`machida` proper.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ _WITH_VALUE = {
     "--spike-prob": None,
     "--spike-margin": None,
     "--phone-home": "-p",
-    "--time-between-checkpoints": None,
     "--resilience-dos-server": None,
     "--ponythreads": None,
 }

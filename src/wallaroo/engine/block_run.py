@@ -30,7 +30,7 @@ from wallaroo.engine.stages.state_store import BucketName
 from wallaroo.engine.transport.shipping import PlanRef, own_serializers
 from wallaroo.errors import ErrorPolicyError
 from wallaroo.ingress.client import IngressClient
-from wallaroo.ingress.config import IngressConfig
+from wallaroo.ingress.config import EPOCH_SECONDS, IngressConfig
 from wallaroo.ingress.process import IngressProcess
 from wallaroo.ingress.sequence import known_names
 from wallaroo.sizes import readable_size
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 BUCKETS = 128
 """Into how many parts a partitioned state is cut: so many tasks can share it."""
 _MOST_TASKS_BY_DEFAULT = 8
+_SHORTEST_EPOCH = 0.2
+"""In seconds. The change from one epoch to the next takes about as long."""
 _TRIES = 4
 _LOOK_SECONDS = 0.01
 
@@ -135,6 +137,7 @@ class BlockRun(Run):
             limits=self._limits,
             sequence=str(self.home.sequence),
             known_block=known,
+            epoch_seconds=max(self.options.epoch_seconds or EPOCH_SECONDS, _SHORTEST_EPOCH),
         )
         ingress = IngressProcess(config, self._warn, self.home.lock)
         addresses = ingress.start()

@@ -72,6 +72,8 @@ class RunOptions:
     effectively_once: bool = False
     """Whether batches are framed with their ids, for receivers that confirm them and drop repeats."""
     on_error: OnError = field(default_factory=OnError)
+    epoch_seconds: float | None = None
+    """The longest time between two commits."""
     limits: Limits = field(default_factory=Limits)
     spark: SparkOptions = field(default_factory=SparkOptions)
 

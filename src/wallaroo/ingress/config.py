@@ -15,6 +15,8 @@ from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import SEGMENT_BYTES
 from wallaroo.precedence import prefer, preferred
 
+EPOCH_SECONDS = 60.0
+
 
 @dataclass(frozen=True)
 class SourceEndpoint:
@@ -52,7 +54,8 @@ class IngressConfig:
     """The folder of the sequence; without one, nothing is put into an order."""
     known_block: int = 0
     """No block gets a number below this: the application has seen those."""
-    epoch_seconds: float = 60.0
+    epoch_seconds: float = EPOCH_SECONDS
+    """The longest time between two commits."""
     segment_bytes: int = SEGMENT_BYTES
     sys_path: list[str] = field(default_factory=lambda: list(sys.path))
     preferred: list[tuple[str, str]] = field(default_factory=preferred)

@@ -57,11 +57,13 @@ class Sequencer:
         epoch_seconds: float,
         epoch_bytes: int = EPOCH_BYTES,
         on_cut_failed: Callable[[OSError], None],
+        on_delivered: Callable[[Range], None] = lambda _: None,
     ) -> None:
         self._sequence = sequence
         self._most_in_an_epoch = epoch_bytes
         self._epoch_seconds = epoch_seconds
         self._on_cut_failed = on_cut_failed
+        self._on_delivered = on_delivered
         self._waiting: deque[tuple[Range, int]] = deque()
         self._waiting_bytes = 0
         self._attempt = ""
@@ -126,7 +128,10 @@ class Sequencer:
     def delivered(self, number: int) -> None:
         """Take note that the outputs of all blocks before `number` have been delivered."""
         while self._under_way and self._under_way[0].number < number:
-            self._bytes_under_way -= self._under_way.popleft().size
+            block = self._under_way.popleft()
+            self._bytes_under_way -= block.size
+            for each in block.ranges:
+                self._on_delivered(each)
         self._pump()
 
     def tick(self) -> None:

@@ -70,6 +70,7 @@ class IngressServer:
             epoch_seconds=self._config.epoch_seconds,
             epoch_bytes=min(EPOCH_BYTES, self._config.limits.max_log // 4),
             on_cut_failed=self._cut_failed,
+            on_delivered=lambda done: self.sources[sequence.names[done.source]].delivered(done.end),
         )
         known = {endpoint.name: endpoint.known for endpoint in self._config.sources}
         for number, name in enumerate(sequence.names):

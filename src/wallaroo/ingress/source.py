@@ -80,6 +80,7 @@ class Source:
         self._unwritten: list[list[bytes]] = []
         self._room = 0
         self._retry: asyncio.TimerHandle | None = None
+        self._delivered = 0
         self._total_messages = 0
         self._total_bytes = 0
         try:
@@ -123,7 +124,11 @@ class Source:
     @property
     def backlog_bytes(self) -> int:
         """Return how much in the log is not processed yet."""
-        return self._log.bytes_after(self._log.committed)
+        return self._log.bytes_after(max(self._log.committed, self._delivered))
+
+    def delivered(self, index: int) -> None:
+        """Take note that what came out of the messages before `index` has been delivered."""
+        self._delivered = max(self._delivered, index)
 
     @property
     def held_back(self) -> bool:

@@ -28,9 +28,9 @@ def stable_hash(key: Hashable) -> int:  # noqa: C901, PLR0911 - one for each kin
     """
     # The order matters: bool is an int, an enum may be a str or an int, and a named tuple equals the plain one.
     if isinstance(key, str):
-        return zlib.crc32(key.encode("utf-8", "surrogatepass"))
+        return _scramble(zlib.crc32(key.encode("utf-8", "surrogatepass")))  # Alone, it keeps similar keys together.
     if isinstance(key, bytes):
-        return zlib.crc32(key, 1)
+        return _scramble(zlib.crc32(key, 1))
     if isinstance(key, int | float | complex):
         return _scramble(hash(key))  # Python defines the hash of numbers; it is not randomised.
     if isinstance(key, tuple):
@@ -46,7 +46,7 @@ def stable_hash(key: Hashable) -> int:  # noqa: C901, PLR0911 - one for each kin
     if key is None:
         return 0x9E3779B9
     if isinstance(key, enum.Enum):
-        return zlib.crc32(f"{type(key).__qualname__}.{key.name}".encode())
+        return _scramble(zlib.crc32(f"{type(key).__qualname__}.{key.name}".encode()))
     if (fields := _hashed_fields(key)) is not None:
         return stable_hash((type(key).__qualname__, *fields))
     # A class of the user's own: its __hash__ agrees with its __eq__, which no hash of ours could. Workers
