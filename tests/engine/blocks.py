@@ -30,6 +30,7 @@ class Blocks:
         self.partitions = partitions
         self.commits = Commits(self.folder / "commit", self.folder / "states")
         self.chance = random.Random(seed)
+        self.choose = self.chance.choice
         self.stages = {}
         self.done = self.commits.block
         self.sent = defaultdict(bytes)
@@ -60,18 +61,7 @@ class Blocks:
         }
 
     def compute(self, block):
-        levels = len(self.plan.layout.levels)
-        shares = self.chance.choice(self.workers).run_first(block, self.partitions if levels else 1)
-        incoming = [[pack_share(share)] for share in shares]
-        for level in range(levels):
-            outgoing = [[] for _ in range(self.partitions)]
-            for partition, mine in enumerate(incoming):
-                onward = self.stage(level, partition).run(map(unpack_share, mine))
-                for target, share in enumerate(onward):
-                    outgoing[target].append(pack_share(share))
-            incoming = outgoing
-        chunks = [chunk for mine in incoming for share in mine for chunk in unpack_share(share)]
-        for chunk in sorted(chunks, key=lambda chunk: (chunk.route, chunk.part)):
+        for chunk in self.chunks_of(block):
             if chunk.route >= 0:
                 self.sent[chunk.route] += chunk.body
                 ends = list(chunk.marks)
@@ -82,11 +72,26 @@ class Blocks:
             elif chunk.route == PRINTED:
                 self.printed += bytes(chunk.body).decode()
 
+    def chunks_of(self, block):
+        """Compute a block, and return what reaches the driver, in its order."""
+        levels = len(self.plan.layout.levels)
+        shares = self.choose(self.workers).run_first(block, self.partitions if levels else 1)
+        incoming = [[pack_share(share)] for share in shares]
+        for level in range(levels):
+            outgoing = [[] for _ in range(self.partitions)]
+            for partition, mine in enumerate(incoming):
+                onward = self.stage(level, partition).run(map(unpack_share, mine))
+                for target, share in enumerate(onward):
+                    outgoing[target].append(pack_share(share))
+            incoming = outgoing
+        chunks = [chunk for mine in incoming for share in mine for chunk in unpack_share(share)]
+        return sorted(chunks, key=lambda chunk: (chunk.route, chunk.part))
+
     def stage(self, level, partition):
         if (level, partition) not in self.stages:
             heads = {name: head for name, head in self.commits.heads.items() if self.owner(name) == (level, partition)}
             files = StateFiles(self.folder / "states", heads)
-            stage = self.chance.choice(self.workers).open_stage(level, partition, self.partitions, files)
+            stage = self.choose(self.workers).open_stage(level, partition, self.partitions, files)
             self.stages[level, partition] = (stage, files)
         return self.stages[level, partition][0]
 

@@ -1,62 +1,72 @@
-"""A query without Spark: log, first stage, stages with state and sinks, chained as Spark chains them."""
+"""A query without Spark, for tests that append messages and look at what reaches the driver."""
 
 from collections import Counter, defaultdict
-from pathlib import Path
+from itertools import pairwise
 
-import pyarrow as pa
+from tests.engine.blocks import Blocks
 
-from wallaroo.engine.stages.state import MemoryStore
-from wallaroo.engine.stages.worker import Worker
-from wallaroo.engine.transport.chunks import ARROW_SCHEMA, from_table, record_batches
-from wallaroo.engine.transport.shipping import PlanRef
+from wallaroo.engine.transport.shares import BLOCK
 from wallaroo.ingress.log_reader import LogReader
 from wallaroo.ingress.log_writer import LogWriter
-from wallaroo.topology.model import REPLAYS
+from wallaroo.ingress.sequence import Range
 
 
-class Query:
-    """What Spark does with a plan: cuts ranges, groups chunks and keeps a store for each group of each level."""
+class Query(Blocks):
+    """Blocks that are cut, computed and committed together; as many of each source as there are tasks."""
 
-    def __init__(self, plan, folder, workers=1):
-        sources = [*(pipeline.name for pipeline in plan.application.pipelines), REPLAYS]
-        plan.logs = {source: str(Path(folder) / source) for source in sources}
-        ref = PlanRef.write(plan, Path(folder) / "plan")
-        self.workers = [Worker(ref.load()) for _ in range(workers)]
-        self.plan = plan
-        self.stores = defaultdict(MemoryStore)
-        self.folder = Path(folder)
-        self.read = Counter()
+    def __init__(self, plan, folder, workers=1, partitions=2):
+        super().__init__(plan, folder, workers, partitions)
+        self.appended = Counter()
 
     def append(self, source, payloads, block=3):
         with LogWriter(self.folder / source) as log:
             for start in range(0, len(payloads), block):
                 log.append(payloads[start : start + block])
 
-    def chunks(self, tasks=2, choose=lambda workers: workers[0]):
-        """Run what has been appended since as one batch, and return what reaches the driver."""
-        chunks = []
-        for source in self.plan.logs:
-            log = LogReader(self.folder / source)
-            start, end = self.read[source], log.end()
-            self.read[source] = end
-            for cut in (cut for there in log.present(start, end) for cut in log.cut(*there, tasks)):
-                chunks += choose(self.workers).run_source(source, cut[0], log.read(*cut))
-        for level in range(len(self.plan.layout.levels)):
-            groups = defaultdict(list)
-            for chunk in chunks:
-                groups[chunk.grp].append(chunk)
-            chunks = []
-            for group, of_group in sorted(groups.items(), reverse=True):
-                store = self.stores[level, group]
-                chunks += choose(self.workers).run_group(level, group, reversed(of_group), store)
-        for worker in self.workers:
-            worker.end_of_task()
-        return list(from_table(pa.Table.from_batches(record_batches(chunks), ARROW_SCHEMA)))
+    def cut(self, tasks):
+        """Put what has been appended since into the sequence."""
+        for number, source in enumerate(self.plan.sources):
+            with LogWriter(self.folder / source) as log:
+                start, end = self.appended[source], log.end
+                self.appended[source] = end
+            borders = sorted({start, end, *(self.border(source, start, end, part / tasks) for part in range(1, tasks))})
+            for low, high in pairwise(borders):
+                self.sequence.append(0, 1, (Range(number, low, high),))
+
+    def border(self, source, start, end, part):
+        """Return where an append ended, about so far between two positions."""
+        log = LogReader(self.folder / source)
+        cuts = [cut for there in log.present(start, end) for cut in log.cut(*there, 100)]
+        return min((low for low, _ in cuts), key=lambda low: abs(low - start - part * (end - start)), default=end)
+
+    def chunks(self, tasks=2):
+        """Run what has been appended since, commit it, and return what reaches the driver."""
+        self.cut(tasks)
+        reached = self.reached()
+        self.commit()
+        return reached
+
+    def reached(self):
+        """Compute what has been cut, and return what reaches the driver."""
+        reached = []
+        for block in self.sequence.read_from(self.done):
+            chunks = (chunk for chunk in self.chunks_of(block) if chunk.route != BLOCK)
+            reached += [chunk._replace(body=bytes(chunk.body)) for chunk in chunks]
+            self.done = block.number + 1
+        return reached
 
     def output(self, **options):
-        """Return what a batch sends to each sink."""
+        """Return what is sent to each sink."""
+        return self.lines_of(self.chunks(**options))
+
+    def compute_all(self):
+        """Compute what has been cut, without a commit, and return what is sent to each sink."""
+        return self.lines_of(self.reached())
+
+    @staticmethod
+    def lines_of(chunks):
         sent = defaultdict(bytes)
-        for chunk in self.chunks(**options):
+        for chunk in chunks:
             assert chunk.route >= 0
             sent[chunk.route] += chunk.body
         return {route: data.decode().splitlines() for route, data in sent.items()}

@@ -193,17 +193,6 @@ def test_many_errors_cost_one_more_run_of_the_first_stage_and_print_nothing(
     assert noted == {f"seen {line}": 1 for line in lines}
     assert {line for line in printed.splitlines() if line not in noted} == {f"state {line}" for line in lines}
     assert screen.getvalue() == ""
-    # What was noted for it is forgotten.
-    assert tried.workers[0]._retracings == {}
-
-
-def test_without_a_log_to_look_into_the_source_is_told(query, make, dead_letters):
-    tried = query(make.state_step(remember, key=first_letter))
-    tried.append("p", [b"afail"])
-    tried.workers[0].plan.logs = {"p": "/nowhere"}
-    (record,) = dead_letters(tried.chunks())
-    assert record["source"] == "p"
-    assert "position" not in record
 
 
 def test_a_message_is_kept_as_it_came_whatever_the_computation_did_to_it(query, make, dead_letters):

@@ -197,7 +197,7 @@ def test_replayed_letters_come_behind_what_else_a_state_gets_and_in_their_own_or
         return f"{len(seen)} {word}", True
 
     query = Query(make.plan(make.pipeline("p", make.state_step(number, make=list, key=None))), tmp_path)
-    place = query.workers[0]._step(0).place
+    place = query.workers[0].step(0).place
     letters = [
         {
             "id": "x",

@@ -2,9 +2,9 @@
 
 import base64
 import gc
-import pickle
 import random
 import sys
+from array import array
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -12,12 +12,9 @@ import pytest
 from tests.engine.query import Query
 
 from wallaroo.engine.stages.printing import CaughtStream
-from wallaroo.engine.stages.state import MemoryStore
-from wallaroo.engine.stages.worker import Worker
-from wallaroo.engine.transport.chunks import DEAD_LETTERS, NUDGE, PRINTED, Chunk, load_records
-from wallaroo.engine.transport.shipping import PlanRef
+from wallaroo.engine.transport.shares import BLOCK, DEAD_LETTERS, PRINTED, Chunk
 from wallaroo.errors import WallarooError
-from wallaroo.ingress.log_reader import LogReader
+from wallaroo.ingress.sequence import SequencedBlock
 from wallaroo.topology.model import Computation
 
 TEXT = ["the", "the", "the", "cat", "and", "dog", "bird", "saw", "that", "a"]
@@ -70,12 +67,11 @@ def of_word(outputs):
 @pytest.mark.parametrize(("partitions", "buckets"), [(1, 1), (1, 4), (2, 2), (2, 8), (3, 7), (8, 32)])
 def test_word_count_in_any_layout(make, tmp_path, lines, partitions, buckets):
     line = make.pipeline("p", make.step(split, multi=True), make.state_step(count_word, key=first_letter))
-    query = Query(make.plan(line, partitions=partitions, buckets=buckets), tmp_path, workers=2)
-    chance = random.Random(4)
+    query = Query(make.plan(line, buckets=buckets), tmp_path, workers=2, partitions=partitions)
     outputs = []
     for start in range(0, len(lines), 50):
         query.append("p", lines[start : start + 50])
-        outputs += query.output(tasks=partitions, choose=chance.choice)[1]
+        outputs += query.output(tasks=partitions)[1]
     assert of_word(outputs) == of_word(counted(lines))
 
 
@@ -84,8 +80,8 @@ def test_a_moved_bucket_finds_its_state_in_the_store(make, tmp_path):
     query = Query(make.plan(line, buckets=1), tmp_path, workers=3)
     for number in range(12):
         query.append("p", [b"word"])
-        worker = query.workers[number % 3]
-        assert query.output(choose=lambda _, worker=worker: worker) == {1: [f"('word', {number + 1})"]}
+        query.choose = lambda workers, chosen=number % 3: workers[chosen]
+        assert query.output() == {1: [f"('word', {number + 1})"]}
 
 
 def test_an_attempt_that_never_commits_changes_nothing(make, tmp_path):
@@ -94,9 +90,9 @@ def test_an_attempt_that_never_commits_changes_nothing(make, tmp_path):
     query.append("p", [b"word", b"other"])
     query.output()
     query.append("p", [b"word", b"more"])
-    committed, read = pickle.dumps(query.stores), query.read.copy()
-    first = query.output()
-    query.stores, query.read = pickle.loads(committed), read
+    query.cut(1)
+    first = query.compute_all()
+    query.crash()
     assert query.output() == first
     assert sorted(first[1]) == ["('more', 1)", "('word', 2)"]
 
@@ -108,7 +104,7 @@ class TaskKilledError(BaseException):
 def test_a_task_that_dies_half_way_changes_nothing(make, tmp_path):
     def count_and_die(data, totals):
         totals["count"] = totals.get("count", 0) + 1
-        if data == "die":
+        if data == "die" and not (tmp_path / "mended").exists():
             raise TaskKilledError
         return totals["count"], True
 
@@ -116,14 +112,14 @@ def test_a_task_that_dies_half_way_changes_nothing(make, tmp_path):
     query = Query(make.plan(line), tmp_path)
     query.append("p", [b"a"])
     assert query.output() == {1: ["1"]}
-    (worker,) = query.workers
+    query.append("p", [b"b", b"die", b"c"])
+    query.cut(1)
     for _ in range(2):
-        chunks = list(worker.run_source("p", 1, [(1, [b"b", b"die", b"c"])]))
-        group = chunks[0].grp
         with pytest.raises(TaskKilledError):
-            list(worker.run_group(0, group, chunks, query.stores[0, group]))
-    query.append("p", [b"d"])
-    assert query.output() == {1: ["2"]}
+            query.compute_all()
+        query.crash()
+    (tmp_path / "mended").touch()
+    assert query.output() == {1: ["2", "3", "4"]}
 
 
 def count_pairs(pair, state):
@@ -138,9 +134,9 @@ def test_states_in_a_chain_run_level_after_level(make, tmp_path, lines):
         make.state_step(count_word, key=first_letter, state="words"),
         make.state_step(count_pairs, key=lambda pair: pair[1] % 3, state="thirds"),
     )
-    query = Query(make.plan(line, partitions=2, buckets=4), tmp_path, workers=2)
+    query = Query(make.plan(line, buckets=4), tmp_path, workers=2)
     query.append("p", lines)
-    outputs = query.output(choose=random.Random(5).choice)[2]
+    outputs = query.output()[2]
     assert Counter(output.rpartition(" ")[0] for output in outputs) == Counter(
         "{} {}".format(*eval(output)) for output in counted(lines)
     )
@@ -172,7 +168,7 @@ def test_pipelines_share_a_state_and_skip_the_levels_of_others(make, tmp_path):
 
 def test_sinks_get_the_order_of_the_input(make, tmp_path):
     line = make.pipeline("p", make.step(int), encoders=[lambda data: f"{data}\n", lambda data: f"{data * 2}\n"])
-    query = Query(make.plan(line, partitions=4), tmp_path)
+    query = Query(make.plan(line), tmp_path, partitions=4)
     query.append("p", [b"%d" % number for number in range(500)], block=7)
     output = query.output(tasks=4)
     assert output == {0: [str(n) for n in range(500)], 1: [str(2 * n) for n in range(500)]}
@@ -182,15 +178,21 @@ def test_large_input_goes_out_in_parts_that_keep_their_order(make, tmp_path):
     line = make.pipeline("p", make.state_step(count_word, key=None))
     query = Query(make.plan(line), tmp_path)
     query.append("p", [b"x" * 2000 + b"%05d" % number for number in range(4000)], block=100)
-    reader = LogReader(tmp_path / "p")
-    chunks = list(query.workers[0].run_source("p", 0, reader.read(0, reader.end())))
-    assert len(chunks) > 2
+    query.cut(1)
+    assert len(first_stage(query)) > 2
     output = query.output()[1]
     assert [eval(line)[0][-5:] for line in output] == [f"{number:05d}" for number in range(4000)]
 
 
 def fan_out(data):
     return [f"{data}{number}" for number in range(int(data))]
+
+
+def first_stage(query):
+    """Return what the first stage makes of the blocks that have been cut."""
+    blocks = query.sequence.read_from(query.done)
+    shares = [share for block in blocks for share in query.workers[0].run_first(block, query.partitions)]
+    return [chunk for share in shares for chunk in share if chunk.route != BLOCK]
 
 
 def messages_in_parts(chunks):
@@ -207,8 +209,8 @@ def test_a_message_that_becomes_thousands_does_not_fill_the_memory(make, tmp_pat
     # It may do so late.
     payloads = [b"0001"] * before + [b"5000"] * 200
     query.append("p", payloads, block=1000)
-    reader = LogReader(tmp_path / "p")
-    chunks = list(query.workers[0].run_source("p", 0, reader.read(0, reader.end())))
+    query.cut(1)
+    chunks = first_stage(query)
     assert sum(chunk.number for chunk in chunks) == before + 200 * 5000
     assert max(messages_in_parts(chunks)) <= 105_000
     # The parts keep the order, and nothing is left out between them.
@@ -289,16 +291,6 @@ def test_printed_text_travels_to_the_driver(make, tmp_path, capsys, monkeypatch)
     assert capsys.readouterr().out == ""
 
 
-def test_nudges_pass_every_level_but_the_last(make, tmp_path):
-    line = make.pipeline("p", make.state_step(count_word, state="one"), make.state_step(count_pairs, state="two"))
-    query = Query(make.plan(line), tmp_path)
-    nudge = Chunk(NUDGE, query.plan.layout.carriers[0], 0, 0, 0, b"")
-    worker = query.workers[0]
-    assert list(worker.run_group(0, nudge.grp, [nudge], MemoryStore())) == [nudge]
-    assert list(worker.run_group(1, nudge.grp, [nudge], MemoryStore())) == []
-    assert query.chunks() == []
-
-
 def test_classes_are_made_once_in_a_worker(make, tmp_path):
     made = []
 
@@ -314,23 +306,21 @@ def test_classes_are_made_once_in_a_worker(make, tmp_path):
 
     step = make.step(split)
     object.__setattr__(step, "target", Numbered)
-    ref = PlanRef.write(make.plan(make.pipeline("p", step)), tmp_path / "plan")
-    worker = Worker(ref.load())
-    for start in range(3):
-        (chunk,) = worker.run_source("p", start, [(start, [b"a"])])
-        assert chunk.body == b"a\n"
-    kind = worker.plan.application.pipelines[0].steps[0].target
+    query = Query(make.plan(make.pipeline("p", step)), tmp_path)
+    for _ in range(3):
+        query.append("p", [b"a"])
+        assert query.output() == {0: ["a"]}
+    kind = query.workers[0].plan.application.pipelines[0].steps[0].target
     (instances,) = [cell.cell_contents for cell in kind.__init__.__closure__]
     assert len(instances) == 1
 
 
-def test_messages_that_cannot_be_read_on_arrival_become_a_dead_letter(make, tmp_path):
+def test_messages_that_cannot_be_read_on_arrival_become_a_dead_letter(make, tmp_path, dead_letters):
     query = Query(make.plan(make.pipeline("p", make.state_step(count_word))), tmp_path)
-    route = query.plan.routes[0]
-    broken = Chunk(route.number, route.layout.groups[0], 0, 0, 3, b"no pickle")
-    (chunk,) = query.workers[0].run_group(0, broken.grp, [broken], MemoryStore())
-    (record,) = load_records(chunk.body)
-    assert chunk.route == DEAD_LETTERS
+    block = Chunk(BLOCK, 0, 0, SequencedBlock(0, 0, 1).pack())
+    broken = Chunk(query.plan.routes[0].number, 0, 3, b"no pickle", array("I", [0, 3]))
+    [onward, _] = query.stage(0, 0).run([[block, broken]])
+    (record,) = dead_letters(onward)
     assert "3 messages that were packed together cannot be read" in record["error"]
     assert base64.b64decode(record["payload"]) == b"no pickle"
 

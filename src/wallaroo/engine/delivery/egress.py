@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from wallaroo.api.configs import TCPSinkConfig
-from wallaroo.connectors.base import Notice, SinkConnection, StoppedError
+from wallaroo.connectors.base import Notice, SinkConnection
 from wallaroo.connectors.batch import Batch, Body
 from wallaroo.connectors.tcp import TcpSink
 from wallaroo.connectors.tcp_once import ConfirmedTcpSink
@@ -18,20 +15,9 @@ from wallaroo.engine.delivery.dead_letters import DeadLetters
 from wallaroo.engine.delivery.error_policy import ErrorPolicy
 from wallaroo.engine.delivery.ledger import Ledger, Part
 from wallaroo.engine.delivery.on_error import OnError
-from wallaroo.engine.directory.batch_ranges import BatchRanges
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.plan import Plan, SinkRoute
-from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, Chunk, from_table, load_records
-from wallaroo.engine.transport.letters import Letter
-from wallaroo.engine.transport.notes import Deaths, blame, forget_deaths
-from wallaroo.engine.transport.spool import SpoolReader
-from wallaroo.errors import ErrorPolicyError
-from wallaroo.topology.model import REPLAYS
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-_DEAD_LETTERS_IN_LEDGER = "dead letters"
+from wallaroo.engine.transport.notes import Deaths, blame
 
 
 class Egress:
@@ -52,9 +38,7 @@ class Egress:
     ) -> None:
         self._ledger = Ledger(home.ledger)
         self._policy = ErrorPolicy(on_error or OnError())
-        self._ranges = BatchRanges(home.checkpoint)
         self._dead_letters = DeadLetters(home.dead_letters, notice)
-        self._spool = SpoolReader(plan.spool) if plan.spool else None
         self._notes = Path(plan.notes) if plan.notes else None
         self._notice = notice
         self._effectively_once = effectively_once
@@ -82,21 +66,6 @@ class Egress:
         """Return how many messages became dead letters in this run."""
         return self._dead_letters.count
 
-    def __call__(self, frame: DataFrame, batch: int) -> None:
-        """Run a batch and deliver what it puts out (Spark's `foreachBatch`)."""
-        try:
-            self.deliver(batch, from_table(frame.toArrow()))
-        except (StoppedError, ErrorPolicyError) as error:
-            self.failure = error
-            raise
-        finally:
-            # Also after a failure: on a full disk these files would be in the way.
-            if self._spool is not None:
-                self._spool.clear()
-        self.batches += 1
-        if self._notes is not None:
-            forget_deaths(self._notes)
-
     def fatal_calls(self, failure: str) -> dict[str, str]:
         """Return which calls of user code have been found, in the batch that has failed, to be a worker's death.
 
@@ -112,48 +81,6 @@ class Egress:
         for step in steps.values():
             self._policy.judge_fatal(step)
         return steps
-
-    def deliver(self, batch: int, chunks: Iterable[Chunk]) -> None:
-        """Deliver the chunks of a batch, which are in order for each route."""
-        self._ledger.make_room()
-        bodies: defaultdict[str, list[Body]] = defaultdict(list)
-        letters: list[Letter] = []
-        sent = 0
-        # All at once: where one is gone, nothing of the batch has been told or sent.
-        for chunk in list(chunks if self._spool is None else map(self._spool.get, chunks)):
-            if chunk.route >= 0:
-                bodies[self._routes[chunk.route]].append(chunk.body)
-                sent += chunk.number
-            elif chunk.route == PRINTED:
-                self._notice(bytes(chunk.body).decode(errors="replace").rstrip("\n"))
-            elif chunk.route == DEAD_LETTERS:
-                letters += load_records(chunk.body)
-        if not self._ledger.has(_DEAD_LETTERS_IN_LEDGER, batch):
-            self._keep(letters, batch)
-        for name, of_sink in bodies.items():
-            if not self._ledger.has(name, batch):
-                self._connections[name].deliver(self._batch(name, batch, of_sink))
-                self._ledger.record(name, batch)
-        self.messages_out += sent
-
-    def _keep(self, letters: list[Letter], batch: int) -> None:
-        """Keep the dead letters of a batch, unless there are so many that the application is not to go on."""
-        letters = [self._with_range(letter, batch) for letter in letters]
-        self._policy.judge(letters, self._ranges.size(batch) if self._policy.counts_messages else 0, batch)
-        if letters:
-            self._dead_letters.add(letters)
-            self._ledger.record(_DEAD_LETTERS_IN_LEDGER, batch)
-
-    def _with_range(self, letter: Letter, batch: int) -> Letter:
-        """Add, where the position of a letter's message is not known, which messages it can have come from."""
-        if "position" in letter or "replay_of" in letter:
-            return letter
-        ranges = self._ranges.of(batch)
-        first, end = ranges.get(letter.get("source", ""), (0, 0))
-        replayed, replays_end = ranges.get(REPLAYS, (0, 0))
-        if end <= first or replays_end > replayed:
-            return letter
-        return {**letter, "positions": [first, end - 1]}
 
     def sum_up(self) -> None:
         """Tell, when it is time, how often errors have come back."""

@@ -11,19 +11,23 @@ from __future__ import annotations
 import contextlib
 import zlib
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.engine.plan import StepRoute
-from wallaroo.engine.stages.origins import Noted, NotingOutbox
-from wallaroo.engine.stages.outbox import USER_ERRORS
-from wallaroo.engine.transport.letters import serializer_bytes
+from wallaroo.engine.stages.first_stage import SourceLine
+from wallaroo.engine.stages.outbox import USER_ERRORS, Outbox
+from wallaroo.engine.transport.letters import Letter, serializer_bytes
 from wallaroo.engine.transport.shares import Chunk
 from wallaroo.ingress.sequence import SequencedBlock
 from wallaroo.topology.model import REPLAYS
 
 if TYPE_CHECKING:
     from wallaroo.engine.stages.block_worker import BlockWorker
+
+Noted = tuple[dict[str, Any], Any]
+"""An origin and its message."""
 
 
 class ArrivedSlice:
@@ -56,65 +60,86 @@ class ArrivedSlice:
 
     def origin(self, key: Any, index: int) -> dict[str, Any]:
         """Say where a message came from."""
-        plan = self._worker.plan
-        route = plan.routes[self._chunk.route]
+        worker, block = self._worker, self._block
+        route = worker.plan.routes[self._chunk.route]
         assert isinstance(route, StepRoute)
+        source = route.pipeline.name
         found = None
-        # Behind another state, only the block is known.
-        if plan.after(route.pipeline, 0) is route:
-            with contextlib.suppress(*USER_ERRORS):  # The log may be out of reach, or user code not do the same again.
-                retracing = BlockRetracing(self._worker, self._block)
-                found = retracing.origin_of_arrived(self._chunk, key, index, self._messages[key][index])
-        return found or {"source": route.pipeline.name, **positions_in(self._worker, self._block, route.pipeline.name)}
+        # Behind another state only the block is known, but for letters that are put back there.
+        if worker.plan.after(route.pipeline, 0) is route or has_replays(worker, block):
+            with contextlib.suppress(*USER_ERRORS):  # User code may not do the same again.
+                found = worker.retracing(block).origin_of_arrived(self._chunk, key, index, self._messages[key][index])
+        return found or {"source": source, **positions_in(worker, block, source)}
+
+
+def has_replays(worker: BlockWorker, block: SequencedBlock) -> bool:
+    """Tell whether a block has dead letters that are replayed."""
+    return any(worker.plan.sources[each.source] == REPLAYS for each in block.ranges)
 
 
 def positions_in(worker: BlockWorker, block: SequencedBlock, source: str) -> dict[str, Any]:
     """Return which messages of a source a block has; nothing where letters are replayed in it, which may be any."""
-    names = worker.plan.sources
-    ranges = [each for each in block.ranges if names[each.source] == source]
-    if not ranges or any(names[each.source] == REPLAYS for each in block.ranges):
+    ranges = [each for each in block.ranges if worker.plan.sources[each.source] == source]
+    if not ranges or has_replays(worker, block):
         return {}
     return {"positions": [min(each.first for each in ranges), max(each.end for each in ranges) - 1]}
 
 
 class BlockRetracing:
-    """The first stage once more, over one block."""
+    """The first stage once more over one block, as far as it takes.
+
+    It has one part of the output at a time. Parts are asked for in their order, mostly; for one that has gone by it
+    begins again.
+    """
 
     def __init__(self, worker: BlockWorker, block: SequencedBlock) -> None:
         self._worker = worker
-        self._block = block
+        self.block = block
+        self._outbox = NotingOutbox(worker.plan)
+        self._lines: dict[str, SourceLine | None] = {}
+        self._begin()
 
-    def _noted(self, route: int, part: int, key: Any) -> list[Noted]:
-        """Return the messages for a key in one part of the block's output, with where each came from."""
-        outbox = NotingOutbox(self._worker.plan)
-        for at, _ in enumerate(self._worker.run_ranges(self._block, outbox, self._lines(outbox).__getitem__)):
-            if at == part:
-                return outbox.noted(route, key)
-            outbox.clear()
-        return []
+    def _begin(self) -> None:
+        self._parts: Iterator[None] = self._worker.run_ranges(self.block, self._outbox, self._line)
+        self._part = -1
+        self._travelled: defaultdict[tuple[int, Any], _Travelled] = defaultdict(_Travelled)
 
-    def _lines(self, outbox: NotingOutbox) -> Any:
-        with outbox.capturing():
-            return _Lines(lambda name: self._worker.make_line(name, outbox))
+    def _line(self, source: str) -> SourceLine | None:
+        if source not in self._lines:
+            with self._outbox.capturing():
+                self._lines[source] = self._worker.make_line(source, self._outbox)
+        return self._lines[source]
+
+    def _go_to(self, part: int) -> None:
+        """Have the messages of one part of the output, if there is such a part."""
+        if part < self._part:
+            self._begin()
+        while self._part < part:
+            self._outbox.clear()
+            self._travelled.clear()
+            self._part += 1
+            next(self._parts, None)
 
     def origin_of_packed(self, route: int, part: int, key: Any, index: int) -> dict[str, Any] | None:
         """Return where the `index`-th message for a key came from, None if that cannot be told."""
-        noted = self._noted(route, part, key)
+        self._go_to(part)
+        noted = self._outbox.noted(route, key)
         return noted[index][0] if index < len(noted) else None
 
     def origin_of_arrived(self, chunk: Chunk, key: Any, index: int, message: Any) -> dict[str, Any] | None:
         """The same for a message that arrived: others of its key may have failed before they were sent."""
-        outbox = NotingOutbox(self._worker.plan)
-        travelled: list[Noted] = []
-        for origin, candidate in self._noted(chunk.route, chunk.part, key):
+        self._go_to(chunk.part)
+        noted = self._outbox.noted(chunk.route, key)
+        travelled = self._travelled[chunk.route, key]
+        while len(travelled.noted) <= index:
+            if travelled.tried == len(noted):
+                return None
+            at_hand = noted[travelled.tried]
+            travelled.tried += 1
             with contextlib.suppress(*USER_ERRORS):
-                outbox.try_travel(key, candidate)
-                travelled.append((origin, candidate))
-            if len(travelled) > index:
-                break
-        if len(travelled) <= index:
-            return None
-        origin, same = travelled[index]
+                self._outbox.try_travel(key, at_hand[1])
+                travelled.noted.append(at_hand)
+        origin, same = travelled.noted[index]
         return origin if self._is_same(same, message) else None
 
     def _is_same(self, one: Any, other: Any) -> bool:
@@ -122,13 +147,38 @@ class BlockRetracing:
         return serializer_bytes(one, serializer) == serializer_bytes(other, serializer) or bool(one == other)
 
 
-class _Lines(defaultdict[str, Any]):
-    """Lines that are made when they are first needed."""
+class _Travelled:
+    """The messages for one key that could be sent, of those that were tried."""
 
-    def __init__(self, make: Any) -> None:
+    def __init__(self) -> None:
+        self.tried = 0
+        self.noted: list[Noted] = []
+
+
+class _NotingList(list[Any]):
+    """Takes a message together with where it came from."""
+
+    def __init__(self, outbox: Outbox) -> None:
         super().__init__()
-        self._make = make
+        self._outbox = outbox
 
-    def __missing__(self, name: str) -> Any:
-        self[name] = made = self._make(name)
-        return made
+    def append(self, message: Any) -> None:
+        super().append((self._outbox.origin(), message))
+
+
+class NotingOutbox(Outbox):
+    """An outbox from which nothing leaves."""
+
+    def keyed(self, route: StepRoute) -> defaultdict[Any, list[Any]]:
+        """Return lists that note origins."""
+        return self._keyed.setdefault(route.number, defaultdict(lambda: _NotingList(self)))
+
+    def keep(self, letter: Letter) -> None:
+        """Ignore what fails: it did so before, and is told already."""
+
+    def noted(self, route: int, key: Any) -> list[Noted]:
+        """Return the messages for a key; none where it cannot be told which they are."""
+        groups: Mapping[Any, list[Noted]] = self._keyed.get(route, {})
+        if isinstance(key, str) and len(key) == 1 and ord(key) in groups:
+            return []  # Some may have been put to the letter of their number, behind its own.
+        return groups.get(key, [])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -44,6 +44,7 @@ class BlockWorker:
         self._steps: dict[int, StateStep] = {}
         self._live: OrderedDict[BucketName, tuple[float, Bucket]] = OrderedDict()
         self._log = StateLog(plan.serializer, plan.run_id)
+        self._retraced: BlockRetracing | None = None
 
     def run_first(self, block: SequencedBlock, partitions: int) -> list[list[Chunk]]:
         """Run the first stage on a block; return the shares of the partitions behind it."""
@@ -57,7 +58,9 @@ class BlockWorker:
             self.outbox.share_out(part, shares, carrier)
         return shares
 
-    def run_ranges(self, block: SequencedBlock, outbox: Outbox, line_of: Any) -> Iterator[None]:
+    def run_ranges(
+        self, block: SequencedBlock, outbox: Outbox, line_of: Callable[[str], SourceLine | None]
+    ) -> Iterator[None]:
         """Run the lines of the sources on the ranges of a block; yields where the output is to be taken.
 
         These are the same places whenever the same block is run.
@@ -94,9 +97,15 @@ class BlockWorker:
 
     def _origin_of_packed(self, block: SequencedBlock, *which: Any) -> dict[str, Any]:
         """Say where a message came from that failed when it was packed."""
-        with contextlib.suppress(*USER_ERRORS):  # The log may be out of reach, or user code not do the same again.
-            return BlockRetracing(self, block).origin_of_packed(*which) or {}
+        with contextlib.suppress(*USER_ERRORS):  # User code may not do the same again.
+            return self.retracing(block).origin_of_packed(*which) or {}
         return {}
+
+    def retracing(self, block: SequencedBlock) -> BlockRetracing:
+        """Return the first stage once more over a block; many errors in a block cost it once."""
+        if self._retraced is None or self._retraced.block != block:
+            self._retraced = BlockRetracing(self, block)
+        return self._retraced
 
     def open_stage(self, level: int, partition: int, partitions: int, files: StateFiles) -> Stage:
         """Return a stage with state, for the time from one commit to the next."""
@@ -112,6 +121,7 @@ class BlockWorker:
 
     def forget_old(self) -> None:
         """Forget buckets that have not been used for long: they live elsewhere now."""
+        self._retraced = None
         horizon = time.monotonic() - _FORGET_AFTER_SECONDS
         while self._live and next(iter(self._live.values()))[0] < horizon:
             self._live.popitem(last=False)
