@@ -1,14 +1,15 @@
 """A query without Spark: log, first stage, stages with state and sinks, chained as Spark chains them."""
 
+import pickle
 from collections import Counter, defaultdict
 from pathlib import Path
 
+import cloudpickle
 import pyarrow as pa
 
 from wallaroo.engine.stages.state import MemoryStore
 from wallaroo.engine.stages.worker import Worker
 from wallaroo.engine.transport.chunks import ARROW_SCHEMA, from_table, record_batches
-from wallaroo.engine.transport.shipping import PlanRef
 from wallaroo.ingress.log_reader import LogReader
 from wallaroo.ingress.log_writer import LogWriter
 from wallaroo.topology.model import REPLAYS
@@ -20,8 +21,7 @@ class Query:
     def __init__(self, plan, folder, workers=1):
         sources = [*(pipeline.name for pipeline in plan.application.pipelines), REPLAYS]
         plan.logs = {source: str(Path(folder) / source) for source in sources}
-        ref = PlanRef.write(plan, Path(folder) / "plan")
-        self.workers = [Worker(ref.load()) for _ in range(workers)]
+        self.workers = [Worker(pickle.loads(cloudpickle.dumps(plan))) for _ in range(workers)]
         self.plan = plan
         self.stores = defaultdict(MemoryStore)
         self.folder = Path(folder)

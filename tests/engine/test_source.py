@@ -19,6 +19,8 @@ from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log_writer import LogWriter
 from wallaroo.ingress.process import IngressProcess
 
+from ..programs import instructions_for, program_for  # noqa: TID252 - tests are not installed
+
 
 @pytest.fixture(autouse=True)
 def unfreeze():
@@ -31,6 +33,7 @@ def unfreeze():
 def reader(make, tmp_path):
     """Return the reader of an application with the sources `one` and `two`."""
     plan = make.plan(make.pipeline("one"), make.pipeline("two"), partitions=3)
+    plan.program = program_for(plan.application, tmp_path)
     ref = PlanRef.write(plan, tmp_path / "plan")
     settings = SourceSettings(
         logs={name: str(tmp_path / name) for name in ("one", "two")},
@@ -138,7 +141,11 @@ def test_a_full_log_takes_more_as_soon_as_a_batch_is_done(reader, tmp_path):
         return bs
 
     endpoints = [SourceEndpoint(name, "127.0.0.1", 0, decode, str(tmp_path / name)) for name in ("one", "two")]
-    process = IngressProcess(IngressConfig(endpoints, str(tmp_path / "control"), "secret", limits=Limits(max_log=1000)))
+    program = instructions_for({name: wallaroo.TCPSourceConfig("", "", decode) for name in ("one", "two")}, tmp_path)
+    limits = Limits(max_log=1000)
+    process = IngressProcess(
+        IngressConfig(endpoints, str(tmp_path / "control"), "secret", limits=limits, program=program)
+    )
     address = process.start()["one"]
     try:
         with socket.create_connection(address) as connection:

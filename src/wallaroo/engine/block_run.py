@@ -81,16 +81,17 @@ class BlockRun(Run):
         plan = Plan(
             self.application,
             layout,
-            *own_serializers(self._module),
+            *own_serializers(self._program.home_module()),
             run_id=self._token,
             logs=self._logs(),
             sources=known_names(self.home.path / "sequence", list(self._logs())),
+            program=self._program,
         )
         self._start_egress(plan, commits)
         self._java = java_home(self.home.for_spark, self._warn)
         self._levels = levels
         self._commits = commits
-        self._ref = PlanRef.write(plan, self.home.for_spark / "plan.pickle")
+        self._ref = PlanRef.write(plan, self.home.for_spark / "plan.json")
         self._spark = self._cleanup.enter_context(contextlib.ExitStack())
         self._start_spark()
         self._begin_query()
@@ -127,6 +128,7 @@ class BlockRun(Run):
             f"{self._folder}/ingress",
             self._token,
             limits=self.options.limits,
+            program=self._program.instructions(self.application),
             sequence=str(self.home.path / "sequence"),
             known_block=known,
         )

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.api.configs import TCPSourceConfig
@@ -42,6 +41,7 @@ from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig, SourceEndpoint
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.process import IngressProcess
+from wallaroo.program import Program
 from wallaroo.sizes import readable_size
 from wallaroo.topology.model import REPLAYS, Application, Pipeline
 from wallaroo.trust import stranger
@@ -92,7 +92,7 @@ class Run:
     def __init__(
         self,
         application: Application,
-        module: ModuleType | None,
+        program: Program,
         options: RunOptions,
         say: Notice,
         warn: Notice,
@@ -100,7 +100,7 @@ class Run:
         self.application = application
         self.options = options
         self.home = Home(options.home or default_home(application.name))
-        self._module = module
+        self._program = program
         self._say = never_failing(say)
         self._warn = never_failing(warn)
         self._stopping = threading.Event()
@@ -161,9 +161,10 @@ class Run:
         plan = Plan(
             self.application,
             layout,
-            *own_serializers(self._module),
+            *own_serializers(self._program.home_module()),
             run_id=self._token,
             logs=self._logs(),
+            program=self._program,
             spool=self._folder_on_one_machine("outputs"),
             notes=self._folder_on_one_machine("notes"),
         )
@@ -214,7 +215,8 @@ class Run:
         known = read_progress(self.home.checkpoint).planned
         endpoints = [*map(self._endpoint, self.application.pipelines), self._replays()]
         endpoints = [replace(endpoint, known=known.get(endpoint.name, 0)) for endpoint in endpoints]
-        config = IngressConfig(endpoints, f"{self._folder}/ingress", self._token, limits=self._limits)
+        program = self._program.instructions(self.application)
+        config = IngressConfig(endpoints, f"{self._folder}/ingress", self._token, limits=self._limits, program=program)
         ingress = IngressProcess(config, self._warn, self.home.lock)
         addresses = ingress.start()
         self._cleanup.callback(ingress.stop)
@@ -248,7 +250,7 @@ class Run:
         from wallaroo.engine.query import prepare_workers, start_query  # noqa: PLC0415 - imports Spark
         from wallaroo.engine.source import SourceSettings  # noqa: PLC0415
 
-        ref = PlanRef.write(plan, self.home.for_spark / "plan.pickle")
+        ref = PlanRef.write(plan, self.home.for_spark / "plan.json")
         prepare_workers(session, ref, plan.layout.partitions)
         settings = self.home.for_spark / "source.json"
         SourceSettings(

@@ -17,6 +17,8 @@ from wallaroo.errors import DirectoryError
 from wallaroo.ingress.log_writer import LogWriter
 from wallaroo.topology.model import REPLAYS, Application
 
+from ...programs import program_for  # noqa: TID252 - tests are not installed
+
 
 @pytest.fixture
 def home(tmp_path):
@@ -108,14 +110,15 @@ def test_nothing_is_gone_back_over_whose_messages_are_gone(home):
     assert {path: path.read_bytes() for path in home.path.rglob("*") if path.is_file()} == before
 
 
-def test_a_log_that_lost_its_end_goes_on_behind_what_was_planned(home, make):
+def test_a_log_that_lost_its_end_goes_on_behind_what_was_planned(home, make, tmp_path):
     accept(home, "words", 15)
     accept(home, "orders", 15)
     plan_batch(home, 0, done=True, words=10, orders=12)
     plan_batch(home, 1, done=False, words=20, orders=14)
     application = Application("app", (make.pipeline("words"), make.pipeline("orders")))
     warned = []
-    run = Run(application, None, RunOptions(home=home.path), [].append, warned.append)
+    program = program_for(application, tmp_path)
+    run = Run(application, program, RunOptions(home=home.path), [].append, warned.append)
     with run_folder() as run._folder, run._cleanup:
         run._start_ingress()
         # Nothing has come from Spark yet, and senders can connect.

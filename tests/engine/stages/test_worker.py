@@ -13,9 +13,7 @@ from tests.engine.query import Query
 
 from wallaroo.engine.stages.printing import CaughtStream
 from wallaroo.engine.stages.state import MemoryStore
-from wallaroo.engine.stages.worker import Worker
 from wallaroo.engine.transport.chunks import DEAD_LETTERS, NUDGE, PRINTED, Chunk, load_records
-from wallaroo.engine.transport.shipping import PlanRef
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.log_reader import LogReader
 from wallaroo.topology.model import Computation
@@ -314,8 +312,7 @@ def test_classes_are_made_once_in_a_worker(make, tmp_path):
 
     step = make.step(split)
     object.__setattr__(step, "target", Numbered)
-    ref = PlanRef.write(make.plan(make.pipeline("p", step)), tmp_path / "plan")
-    worker = Worker(ref.load())
+    (worker,) = Query(make.plan(make.pipeline("p", step)), tmp_path).workers
     for start in range(3):
         (chunk,) = worker.run_source("p", start, [(start, [b"a"])])
         assert chunk.body == b"a\n"
