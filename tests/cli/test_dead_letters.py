@@ -13,7 +13,7 @@ from wallaroo.engine.delivery.dead_letters import DeadLetters
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.transport.chunks import Serializer
 from wallaroo.engine.transport.letters import Place, make_letter
-from wallaroo.engine.transport.shipping import pack
+from wallaroo.imports import way_to_modules
 from wallaroo.ingress.log import LogWriter
 from wallaroo.ingress.replays import ReplayQueue
 from wallaroo.topology.model import REPLAYS
@@ -34,7 +34,7 @@ def home(tmp_path):
     home = Home(tmp_path / "home")
     home.open()
     home.close()
-    (home.path / "plan.pickle").write_bytes(pack(None))
+    (home.path / "plan.json").write_text(json.dumps(way_to_modules()))
     letters = [
         letter(
             DECODER, b"caf\xe9", UnicodeDecodeError("utf-8", b"", 0, 1, "no"), minutes_ago=90, source="w", position=3
@@ -167,7 +167,7 @@ class TestShow:
         )
         with monkeypatch.context() as patched:
             patched.syspath_prepend(tmp_path)
-            (home.path / "plan.pickle").write_bytes(pack(None))
+            (home.path / "plan.json").write_text(json.dumps(way_to_modules()))
             from goods_of_a_test import Apple  # noqa: PLC0415
 
             DeadLetters(home.dead_letters, lambda _: None).add([letter(COUNT, [Apple()], KeyError(1))])

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,58 @@ def test_machida_says_it_in_one_line(tmp_path):
     assert finished.returncode == 3
     said = "line 1 is Python 2: `print 'hello'` is written `print('hello')` in Python 3."
     assert finished.stderr == f"Error: {tmp_path / 'greet.py'}, {said}\n"
+
+
+class TestProgramOf:
+    SCRIPT = """
+        import sys, wallaroo
+        from wallaroo.cli.loading import program_of
+
+        def application_setup(args):
+            "A function of the script's own."
+
+        class Holder:
+            @staticmethod
+            def inside(args):
+                "One that is found through its class."
+
+        def made():
+            return lambda args: None
+
+        if __name__ == "__main__":
+            def late(args):
+                "One that is only there in a script."
+
+            try:
+                program = program_of(eval(sys.argv[1]), ["--in", "x"])
+                print(program.module, program.function, *program.arguments, program.setup() is application_setup)
+            except wallaroo.WallarooError as error:
+                print(error)
+        """
+
+    @pytest.fixture
+    def said(self, tmp_path):
+        def run(expression, *how):
+            (tmp_path / "script.py").write_text(textwrap.dedent(self.SCRIPT))
+            command = [sys.executable, *(how or ["script.py"]), expression]
+            return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+        return run
+
+    def test_a_script_gets_its_own_name(self, said):
+        assert said("application_setup") == "script application_setup --in x False\n"
+        assert said("application_setup", "-m", "script") == "script application_setup --in x False\n"
+        assert said("Holder.inside") == "script Holder.inside --in x False\n"
+
+    @pytest.mark.parametrize("expression", ["made()", "Holder", "42"])
+    def test_what_no_other_process_finds_is_refused(self, said, expression):
+        if expression == "Holder":
+            expression = "Holder().__init__"
+        assert "is not found by its name in the module" in said(expression)
+        assert "Define application_setup(args) at the top level of a file" in said(expression)
+
+    def test_what_only_the_script_has_is_refused(self, said):
+        assert said("late") == (
+            "late is only defined where script is run as a script. Every process of the run imports it, so put the "
+            'function in front of `if __name__ == "__main__":`.\n'
+        )

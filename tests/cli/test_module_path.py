@@ -22,35 +22,30 @@ import colorsys, numpy
 print(module.__file__, getattr(module, "helper", None), colorsys.__file__, numpy.__file__, sep="\\n")
 print(os.environ["PYTHONPATH"])
 """
-# How an application reaches the workers, and its decoder the process that accepts connections.
-WORKER = """
-import sys
-from pathlib import Path
-from wallaroo.engine.transport.shipping import pack, unpack
-def send(thing):
-    Path("../parcel").write_bytes(pack(thing))
-def receive():
-    return unpack(Path("../parcel").read_bytes())
-"""
-INGRESS = """
-import sys
-from pathlib import Path
-from wallaroo.ingress.config import IngressConfig, SourceEndpoint, dump_config, load_config
-def send(thing):
-    config = IngressConfig([SourceEndpoint("p", "127.0.0.1", 0, thing, "log")], "socket", "token")
-    Path("../parcel").write_bytes(dump_config(config))
-def receive():
-    with Path("../parcel").open("rb") as file:
-        return load_config(file).sources[0].decoder
-"""
+# How machida tells another process to build the application, and how that does it.
 SEND = """
+import json, sys
+from pathlib import Path
 from wallaroo.cli.loading import import_application
-send(import_application(sys.argv[1]).decode)
+from wallaroo.program import Program
+import_application(sys.argv[1])
+program = Program(sys.argv[1], "application_setup", ("an argument",))
+Path("../program").write_text(json.dumps(program.instructions(program.setup()([]))))
 """
 RECEIVE = """
-decode = receive()
+import json, sys
+from pathlib import Path
+from wallaroo.program import build
+application, module = build(json.loads(Path("../program").read_text()), "another process")
 import colorsys, numpy
-print(sys.modules[sys.argv[1]].__file__, decode(), colorsys.__file__, numpy.__file__, sep="\\n")
+print(module.__file__, module.helper, colorsys.__file__, numpy.__file__, sep="\\n")
+"""
+APPLICATION = """
+from goods import helper
+from wallaroo.topology.model import Application
+
+def application_setup(args):
+    return Application("shop", ())
 """
 PLANTED = "raise SystemExit('a planted module was imported: ' + __file__)\n"
 
@@ -125,14 +120,13 @@ def test_an_application_in_the_current_folder_comes_before_others_of_its_name_an
     assert not Path(numpy).is_relative_to(here)
 
 
-@pytest.mark.parametrize("process", [WORKER, INGRESS])
 @pytest.mark.parametrize("name", ["shop", "turtledemo", "py4j"])
-def test_nor_does_it_hide_others_in_the_processes_that_are_started(here, elsewhere, process, name):
+def test_nor_does_it_hide_others_in_the_processes_that_are_started(here, elsewhere, name):
     (here / name).mkdir()
-    (here / name / "__init__.py").write_text("from goods import helper\n\ndef decode():\n    return helper\n")
+    (here / name / "__init__.py").write_text(APPLICATION)
     (here / "goods.py").write_text("helper = 'here'\n")
-    load(name, here, how=("-c", process + SEND))
-    (file, helper, colors, numpy), _ = load(name, elsewhere, how=("-P", "-c", process + RECEIVE))
+    load(name, here, how=("-c", SEND))
+    (file, helper, colors, numpy), _ = load(name, elsewhere, how=("-P", "-c", RECEIVE))
     assert (file, helper) == (str(here / name / "__init__.py"), "here")
     assert not Path(colors).is_relative_to(here)
     assert not Path(numpy).is_relative_to(here)

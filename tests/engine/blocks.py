@@ -1,15 +1,17 @@
 """The stages without Spark: sequence, first stage, stages with state, commit, chained as the query chains them."""
 
+import pickle
 import random
 from collections import Counter, defaultdict
 from pathlib import Path
+
+import cloudpickle
 
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.stages.block_worker import BlockWorker
 from wallaroo.engine.stages.state_store import StateFiles
 from wallaroo.engine.transport.chunks import load_records
 from wallaroo.engine.transport.shares import DEAD_LETTERS, PRINTED, pack_share, unpack_share
-from wallaroo.engine.transport.shipping import PlanRef
 from wallaroo.ingress.log_writer import LogWriter
 from wallaroo.ingress.sequence import Range, SequenceWriter
 from wallaroo.topology.model import REPLAYS
@@ -25,8 +27,8 @@ class Blocks:
         self.sequence = SequenceWriter(self.folder / "sequence", names)
         plan.sources = self.sequence.names
         self.plan = plan
-        self.ref = PlanRef.write(plan, self.folder / "plan")
-        self.workers = [BlockWorker(self.ref.load()) for _ in range(workers)]
+        # Each with code of its own, as in processes.
+        self.workers = [BlockWorker(pickle.loads(cloudpickle.dumps(plan))) for _ in range(workers)]
         self.partitions = partitions
         self.commits = Commits(self.folder / "commit", self.folder / "states")
         self.chance = random.Random(seed)

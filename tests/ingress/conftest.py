@@ -19,6 +19,8 @@ from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import SEGMENT_BYTES, LogReader
 from wallaroo.ingress.process import IngressProcess
 
+from ..programs import instructions_for  # noqa: TID252 - tests are not installed
+
 TOKEN = "a secret"
 
 
@@ -54,11 +56,10 @@ class Ingress:
 
     def __init__(self, directory, *, names=("numbers",), port=0, decoder=None, segment_bytes=SEGMENT_BYTES, **limits):
         self.directory = Path(directory)
+        source = wallaroo.TCPSourceConfig("127.0.0.1", port, decoder or make_decoder())
         self.config = IngressConfig(
-            sources=[
-                SourceEndpoint(name, "127.0.0.1", port, decoder or make_decoder(), str(self.log(name)))
-                for name in names
-            ],
+            sources=[SourceEndpoint(name, "127.0.0.1", port, None, str(self.log(name))) for name in names],
+            program=instructions_for(dict.fromkeys(names, source), directory),
             control_path=str(self.directory / "control"),
             token=TOKEN,
             segment_bytes=segment_bytes,

@@ -2,12 +2,14 @@
 
 import pickle
 
+import wallaroo
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig, SourceEndpoint
 from wallaroo.ingress.log import LogReader
 from wallaroo.ingress.process import IngressProcess
 
-from .conftest import TOKEN, make_decoder
+from ..programs import instructions_for  # noqa: TID252 - tests are not installed
+from .conftest import TOKEN
 
 
 def make_generator(most):
@@ -27,8 +29,9 @@ class Generating:
 
     def __init__(self, directory, generator):
         self.log = directory / "numbers"
-        endpoint = SourceEndpoint("numbers", "", 0, make_decoder(), str(self.log), generator)
-        config = IngressConfig([endpoint], str(directory / "control"), TOKEN)
+        endpoint = SourceEndpoint("numbers", "", 0, None, str(self.log))
+        program = instructions_for({"numbers": wallaroo.GenSourceConfig(generator)}, directory)
+        config = IngressConfig([endpoint], str(directory / "control"), TOKEN, program=program)
         self.notices = []
         self.process = IngressProcess(config, self.notices.append)
         self.client = IngressClient(config.control_path, TOKEN)

@@ -127,6 +127,51 @@ class TestInMemory:
         assert "'z'" in memory.errors[1]["error"]
         assert memory.state("totals", "b").totals == {}
 
+    def test_errors_say_where_their_messages_came_from(self):
+        memory = testing.InMemory(two_pipelines(), keep_errors=True)
+        memory.send(["a", "bad"], to="two").send(["bad"], to="one").send([b"\xff"], to="two")
+        places = [(record["step"], record["source"], record["position"]) for record in memory.errors]
+        assert places == [("count", "two", 1), ("count", "one", 0), ("decoder", "two", 2)]
+
+    def test_a_failed_step_leaves_the_states_as_they_were(self):
+        memory = testing.InMemory(word_count).send(["why", "by"])
+        with pytest.raises(testing.StepError):
+            memory.send(["bad"])
+        assert {key: state.totals for key, state in memory.states("totals").items()} == {
+            "w": {"why": 1},
+            "b": {"by": 1},
+        }
+        assert memory.send(["by"]).outputs() == [("why", 1), ("by", 1), ("by", 2)]
+
+    def test_a_state_that_cannot_be_saved_goes_back_to_what_it_was(self):
+        @wallaroo.state_computation("keep")
+        def keep(word, state):
+            state[word] = (lambda: word) if word == "bad" else word
+            return list(state), True
+
+        ab = wallaroo.ApplicationBuilder("Unsaved")
+        ab.new_pipeline("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
+        ab.to_stateful(keep, dict, "kept").to_sink(wallaroo.TCPSinkConfig("127.0.0.1", "7002", wallaroo.encoder(str)))
+        memory = testing.InMemory(ab.build(), keep_errors=True).send(["one", "bad", "two"])
+        assert memory.outputs() == [["one"], ["one", "bad"], ["one", "two"]]
+        assert memory.state("kept") == {"one": "one", "two": "two"}
+        (record,) = memory.errors
+        assert "cannot be saved" in record["error"]
+
+    def test_states_behind_states(self):
+        @wallaroo.state_computation("most")
+        def most(counted, state):
+            state[counted[0]] = counted[1]
+            return max(state.values()), True
+
+        ab = wallaroo.ApplicationBuilder("Levels")
+        ab.new_pipeline("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode)).to(split)
+        ab.to_state_partition(count, Totals, "totals", first_letter).to_stateful(most, dict, "most")
+        ab.to_sink(wallaroo.TCPSinkConfig("127.0.0.1", "7002", wallaroo.encoder(str)))
+        memory = testing.InMemory(ab.build()).send(["a a b", "a b"])
+        assert sorted(memory.outputs()) == [1, 2, 2, 3, 3]
+        assert memory.state("most") == {"a": 3, "b": 2}
+
     @pytest.mark.parametrize(
         ("ask", "words"),
         [

@@ -14,8 +14,8 @@ import click
 from wallaroo.cli import loading
 from wallaroo.cli.drawn import show_drawing
 from wallaroo.cli.screen import plain_errors, say
-from wallaroo.engine.transport.shipping import picklable_mistakes
 from wallaroo.errors import WallarooError
+from wallaroo.program import Setup
 from wallaroo.topology.assemble import mistakes_text
 from wallaroo.topology.model import Application, State, StateComputation
 
@@ -49,7 +49,7 @@ def command(*, module: str, arguments: tuple[str, ...]) -> None:
         say(f"The addresses of {' and '.join(made_up)} are made up; give your own to see them.")
 
 
-def build(setup: loading.Setup, arguments: list[str]) -> tuple[Application, list[str]]:
+def build(setup: Setup, arguments: list[str]) -> tuple[Application, list[str]]:
     """Return the application, and which of --in and --out had to be made up for it.
 
     How many addresses it takes is known to the application alone, so more and more of them are tried.
@@ -95,7 +95,7 @@ def _addresses(option: str, port: int, number: int) -> list[str]:
     return [option, ",".join(f"127.0.0.1:{port + each}" for each in range(number))] if number else []
 
 
-def _line_reached(error: WallarooError, setup: loading.Setup) -> int:
+def _line_reached(error: WallarooError, setup: Setup) -> int:
     """Return the line of `setup` at which it failed."""
     assert error.__cause__ is not None
     trace = error.__cause__.__traceback__
@@ -108,7 +108,6 @@ def _line_reached(error: WallarooError, setup: loading.Setup) -> int:
 
 def mistakes_at_run_time(application: Application, module: ModuleType) -> Iterator[str]:
     """Yield a sentence for each thing that would only fail when the application runs."""
-    yield from picklable_mistakes(application)
     if _has_own_serialize(module):
         return
     steps = (step for pipeline in application.pipelines for step in pipeline.steps)

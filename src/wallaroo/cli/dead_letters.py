@@ -26,7 +26,7 @@ from wallaroo.cli.letter_box import (
 from wallaroo.cli.screen import counted, plain_errors, say
 from wallaroo.engine.transport.chunks import Serializer
 from wallaroo.engine.transport.letters import Letter, message_in, origin_in_words, payload_of
-from wallaroo.engine.transport.shipping import make_importable
+from wallaroo.engine.transport.shipping import make_importable_as_in
 from wallaroo.errors import WallarooError
 
 _LAST = 50
@@ -177,7 +177,7 @@ def _message_text(letter: Letter, box: LetterBox) -> str:
     match letter["encoding"]:
         case "pickle":
             with suppress(Exception):  # Its class may be gone, or not importable from here.
-                make_importable(box.home.path / "plan.pickle")
+                make_importable_as_in(box.home.path / "plan.json")
                 return pprint.pformat(message_in(letter, Serializer()), width=100)
         case "bytes":
             with suppress(UnicodeDecodeError):

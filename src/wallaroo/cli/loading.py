@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import operator
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,9 +13,9 @@ from typing import Any
 from wallaroo import python2
 from wallaroo.cli.module_path import add_folder, make_findable, tell_hidden
 from wallaroo.errors import ApplicationError, WallarooError, users_traceback
+from wallaroo.program import Program, Setup
+from wallaroo.topology.inspection import label
 from wallaroo.topology.model import Application
-
-Setup = Callable[[list[str]], Any]
 
 
 def import_application(name: str) -> ModuleType:
@@ -94,24 +93,48 @@ def build(setup: Setup, arguments: list[str]) -> Application:
     return application
 
 
-def importable(setup: Setup) -> Setup:
-    """Return `setup` from a module that workers can import too.
+def program_of(setup: Setup, arguments: list[str]) -> Program:
+    """Return the program that `setup` belongs to, by names under which every process finds it.
 
     A script that is run directly is called `__main__`, and only in this process. So it is imported once more, under its
     own name, and that copy is what runs; classes and states then have the same names however it was started.
     """
-    if setup.__module__ != "__main__":
-        return setup
+    module, name = getattr(setup, "__module__", ""), getattr(setup, "__qualname__", "")
+    if _named(sys.modules.get(module), name) != setup:
+        raise ApplicationError(
+            f"wallaroo.run needs a function that every process of the run can import, and {label(setup)} is not found "
+            f"by its name in the module {module!r}. Define application_setup(args) at the top level of a file."
+        )
+    if module == "__main__":
+        module = _imported_main()
+        if not callable(_named(sys.modules[module], name)):
+            raise ApplicationError(
+                f"{name} is only defined where {module} is run as a script. Every process of the run imports it, so "
+                'put the function in front of `if __name__ == "__main__":`.'
+            )
+    return Program(module, name, tuple(arguments))
+
+
+def _named(module: ModuleType | None, name: str) -> Any:
+    try:
+        return operator.attrgetter(name)(module)
+    except AttributeError:
+        return None
+
+
+def _imported_main() -> str:
+    """Import the running script under its own name, and return that."""
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
     file = getattr(main, "__file__", None)
     if spec is not None and not spec.name.endswith("__main__"):
-        module = importlib.import_module(spec.name)
+        name = str(spec.name)
     elif file is not None:
-        add_folder(str(Path(file).resolve().parent), Path(file).stem)
-        module = importlib.import_module(Path(file).stem)
+        name = Path(file).stem
+        add_folder(str(Path(file).resolve().parent), name)
     else:
         raise ApplicationError(
             "wallaroo.run needs application_setup in a file, which workers can import; it was defined interactively."
         )
-    return getattr(module, setup.__qualname__)  # type: ignore[no-any-return]
+    importlib.import_module(name)
+    return name

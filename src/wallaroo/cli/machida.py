@@ -25,6 +25,7 @@ from wallaroo.cli.screen import plain_errors, say
 from wallaroo.cli.spark_words import master_url, setting
 from wallaroo.engine.delivery.on_error import OnError
 from wallaroo.engine.spark.packages import check_packages
+from wallaroo.program import Program, Setup
 
 if TYPE_CHECKING:
     from wallaroo.engine.main import RunOptions, Stop
@@ -145,15 +146,15 @@ def main(context: click.Context, /, **given: Any) -> None:
         if not given["application_module"]:
             context.fail("Missing option '--application-module'. Example: --application-module word_count")
         _suggest(context.args)
-        module = loading.import_application(given["application_module"])
-        setup = loading.setup_function(module)
-        run_application(setup, arguments, given)
+        name = given["application_module"]
+        setup = loading.setup_function(loading.import_application(name))
+        run_application(Program(name, "application_setup", tuple(arguments)), setup, given)
 
 
-def run_application(setup: Callable[[list[str]], Any], arguments: list[str], given: dict[str, Any]) -> None:
+def run_application(program: Program, setup: Setup, given: dict[str, Any]) -> None:
     """Build the application and run it until it is stopped."""
     os.umask(0o077)  # What is written holds users' messages and states.
-    application = loading.build(setup, arguments)
+    application = loading.build(setup, list(program.arguments))
     check_packages()
     from wallaroo.engine.block_run import BlockRun  # noqa: PLC0415 - what --help and mistakes do not need
     from wallaroo.engine.main import Run  # noqa: PLC0415
@@ -166,7 +167,7 @@ def run_application(setup: Callable[[list[str]], Any], arguments: list[str], giv
         click.echo(f"  accepted    {unused}: without meaning on Spark")
     options = _run_options(application.name, given)
     kind = BlockRun if given.get("real_time") else Run
-    run = kind(application, sys.modules.get(setup.__module__), options, say=click.echo, warn=say)
+    run = kind(application, program, options, say=click.echo, warn=say)
     stop = _stop_on_signals()
     try:
         run.run(stop)
@@ -236,10 +237,10 @@ def _stop_on_signals() -> Stop:
 def run_script(application_setup: Callable[[list[str]], Any], args: Sequence[str] | None = None) -> None:
     """Run an application from a script of the user's own; see `wallaroo.run`."""
     arguments = list(sys.argv[1:] if args is None else args)
-    setup = loading.importable(application_setup)
     try:
         with main.make_context("machida", list(arguments)) as context, plain_errors(exit_codes=True):
-            run_application(setup, arguments, context.params)
+            program = loading.program_of(application_setup, arguments)
+            run_application(program, program.setup(), context.params)
     except click.exceptions.Exit as asked:  # --help and --version end like this.
         sys.exit(asked.exit_code)
     except click.ClickException as error:

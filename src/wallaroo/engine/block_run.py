@@ -90,16 +90,17 @@ class BlockRun(Run):
         plan = Plan(
             self.application,
             layout,
-            *own_serializers(self._module),
+            *own_serializers(self._program.home_module()),
             run_id=self._token,
             logs=self._logs(),
             sources=known_names(self.home.sequence, list(self._logs())),
+            program=self._program,
         )
         self._start_egress(plan, commits)
         self._java = java_home(self.home.for_spark, self._warn)
         self._levels = levels
         self._commits = commits
-        self._ref = PlanRef.write(plan, self.home.for_spark / "plan.pickle")
+        self._ref = PlanRef.write(plan, self.home.for_spark / "plan.json")
         self._spark = self._cleanup.enter_context(contextlib.ExitStack())
         self._start_spark()
         self._begin_query()
@@ -135,6 +136,7 @@ class BlockRun(Run):
             f"{self._folder}/ingress",
             self._token,
             limits=self._limits,
+            program=self._program.instructions(self.application),
             sequence=str(self.home.sequence),
             known_block=known,
             epoch_seconds=max(self.options.epoch_seconds or EPOCH_SECONDS, _SHORTEST_EPOCH),

@@ -8,7 +8,6 @@ import tempfile
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 
 from wallaroo.api.configs import TCPSourceConfig
 from wallaroo.api.generators import GenSourceConfig, PickleDecoder
@@ -24,6 +23,7 @@ from wallaroo.engine.spark.preflight import check_before_start
 from wallaroo.engine.spark.session import SparkOptions
 from wallaroo.ingress.config import SourceEndpoint
 from wallaroo.ingress.limits import Limits
+from wallaroo.program import Program
 from wallaroo.topology.model import REPLAYS, Application, Pipeline
 from wallaroo.trust import stranger
 
@@ -72,7 +72,7 @@ class Run:
     def __init__(
         self,
         application: Application,
-        module: ModuleType | None,
+        program: Program,
         options: RunOptions,
         say: Notice,
         warn: Notice,
@@ -80,7 +80,7 @@ class Run:
         self.application = application
         self.options = options
         self.home = Home(options.home or default_home(application.name))
-        self._module = module
+        self._program = program
         self._say = never_failing(say)
         self._warn = never_failing(warn)
         self._stopping = threading.Event()

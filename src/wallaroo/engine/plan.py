@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from wallaroo.engine.transport.buckets import spread_ids
 from wallaroo.engine.transport.chunks import Serializer
+from wallaroo.program import Program
 from wallaroo.topology.model import Application, Pipeline, SinkConfig, StateComputation
 
 
@@ -34,6 +35,32 @@ class Layout:
     partitions: int
     buckets: int
     unused: frozenset[str] = frozenset()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "levels": self.levels,
+            "singles": sorted(self.singles),
+            "partitions": self.partitions,
+            "buckets": self.buckets,
+            "unused": sorted(self.unused),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Layout:
+        """Return what `as_json` gave; other entries in `data` do not matter.
+
+        >>> layout = Layout((("totals",),), frozenset(), partitions=2, buckets=8)
+        >>> Layout.from_json(layout.as_json()) == layout
+        True
+        """
+        return cls(
+            levels=tuple(tuple(level) for level in data["levels"]),
+            singles=frozenset(data["singles"]),
+            partitions=data["partitions"],
+            buckets=data["buckets"],
+            unused=frozenset(data.get("unused", ())),
+        )
 
     @cached_property
     def states(self) -> dict[str, StateLayout]:
@@ -90,6 +117,8 @@ class Plan:
     """The folder for large outputs, where all workers are on one machine with the driver."""
     notes: str | None = None
     """The folder for what workers are at, in case they die, where all of them are on one machine with the driver."""
+    program: Program | None = None
+    """What builds the application in every process; None where the plan stays in one."""
     routes: list[StepRoute | SinkRoute] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -46,14 +46,20 @@ class _Output:
 
 
 def _read_config() -> IngressConfig:
+    """Read the configuration; what the program prints meanwhile it has already printed in the parent."""
+    screen = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
     try:
         return load_config(sys.stdin.buffer)
-    except Exception as error:
-        raise WallarooError(
-            f"The sources' decoders cannot be loaded in the process that accepts connections: "
-            f"{type(error).__name__}: {error}. Keep a decoder free of open files, locks and connections, "
-            f"and in a module that can be imported."
-        ) from error
+    finally:
+        with suppress(Exception):  # It may be closed, or anything else, by now.
+            sys.stdout.flush()
+        for stream in (1, 2):
+            os.dup2(screen, stream)
+        os.close(screen)
+        os.close(nowhere)
 
 
 async def _serve(config: IngressConfig, output: _Output) -> None:

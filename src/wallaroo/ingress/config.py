@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import pickle
-import sys
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, BinaryIO
 
-import cloudpickle
-
-from wallaroo.errors import WallarooError
+from wallaroo.api.generators import PickleDecoder
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import SEGMENT_BYTES
-from wallaroo.precedence import prefer, preferred
+from wallaroo.program import Instructions, build
+from wallaroo.topology.model import SourceConfig
 
 EPOCH_SECONDS = 60.0
 
@@ -22,7 +20,8 @@ EPOCH_SECONDS = 60.0
 class SourceEndpoint:
     """Where a source listens (port 0: any free one), how its bytes are framed and where its log is kept.
 
-    `name` is the pipeline's. `decoder` may be a class: an instance is then made in the ingress process.
+    `name` is the pipeline's. `decoder` may be a class: an instance is then made when it is needed. It does not travel,
+    nor does `generator`: the ingress process takes them from the application that it builds.
     A source with a `generator` does not listen: it makes its messages itself. Nor does one with a `queue`, the file
     of dead letters that are to be replayed. No message gets a number below `known`: the application has had those.
     """
@@ -42,8 +41,7 @@ class IngressConfig:
     """Everything the ingress process needs to know.
 
     Whoever knows `token` may use the control socket at `control_path`. A segment of a log has at most about
-    `segment_bytes`, and fewer where the log's limit is small. `sys_path` is where the decoders' modules are
-    found, and `preferred` which of them come from where before that.
+    `segment_bytes`, and fewer where the log's limit is small.
     """
 
     sources: list[SourceEndpoint]
@@ -57,42 +55,48 @@ class IngressConfig:
     epoch_seconds: float = EPOCH_SECONDS
     """The longest time between two commits."""
     segment_bytes: int = SEGMENT_BYTES
-    sys_path: list[str] = field(default_factory=lambda: list(sys.path))
-    preferred: list[tuple[str, str]] = field(default_factory=preferred)
+    program: Instructions | None = None
+    """How the application is built, which has the decoders; not needed where no source has one."""
 
 
 def dump_config(config: IngressConfig) -> bytes:
-    """Return a configuration as bytes: a line of JSON with what must be known to read the pickle after it.
-
-    Raises:
-        WallarooError: A decoder cannot be pickled.
-    """
-    try:
-        body: bytes = cloudpickle.dumps(config)
-    except Exception as error:
-        raise WallarooError(_why_not(config, error)) from error
-    header = json.dumps({"sys_path": config.sys_path, "preferred": config.preferred, "size": len(body)})
-    return header.encode() + b"\n" + body
+    """Return a configuration as a line of JSON."""
+    told = _plain(config, {"sources", "limits"})
+    told["sources"] = [_plain(source, {"decoder", "generator"}) for source in config.sources]
+    told["limits"] = {**_plain(config.limits, {"chosen"}), "chosen": sorted(config.limits.chosen)}
+    return json.dumps(told).encode() + b"\n"
 
 
 def load_config(stream: BinaryIO) -> IngressConfig:
-    """Read a configuration; takes over the writer's module path, without which decoders cannot be found."""
-    header = json.loads(stream.readline())
-    # Behind the writer's path comes our own, which may know the way to this very package.
-    sys.path[:] = dict.fromkeys([*header["sys_path"], *sys.path])
-    prefer(header["preferred"])
-    config: IngressConfig = pickle.loads(stream.read(header["size"]))
-    return config
+    """Read a configuration, and build the application whose decoders it needs.
+
+    Raises:
+        ApplicationError: The application cannot be built, or is not the one that machida has.
+    """
+    told = json.loads(stream.readline())
+    limits = told.pop("limits")
+    limits = Limits(**{**limits, "chosen": frozenset(limits["chosen"])})
+    endpoints = [SourceEndpoint(decoder=PickleDecoder, **source) for source in told.pop("sources")]
+    code = _sources_of(told["program"])
+    sources = [_with_code(endpoint, code) for endpoint in endpoints]
+    return IngressConfig(sources=sources, limits=limits, **told)
 
 
-def _why_not(config: IngressConfig, error: Exception) -> str:
-    for source in config.sources:
-        try:
-            cloudpickle.dumps(source.decoder)
-        except Exception as cause:  # noqa: BLE001 - whatever a user's object raises when it is pickled.
-            return (
-                f"Pipeline {source.name!r}: the decoder cannot be sent to the process that accepts "
-                f"connections ({cause}). Pass its class instead of an instance, or create what cannot be "
-                f"pickled (a lock, a file, a Struct) when it is first used."
-            )
-    return f"The sources cannot be sent to the process that accepts connections: {error}"
+def _plain(thing: Any, but: set[str]) -> dict[str, Any]:
+    return {each.name: getattr(thing, each.name) for each in fields(thing) if each.name not in but}
+
+
+def _sources_of(program: Instructions | None) -> Mapping[str, SourceConfig]:
+    """Return the sources of the application's pipelines, by their names."""
+    if program is None:
+        return {}
+    application, _ = build(program, "the process that accepts connections")
+    return {pipeline.name: pipeline.source for pipeline in application.pipelines}
+
+
+def _with_code(endpoint: SourceEndpoint, sources: Mapping[str, SourceConfig]) -> SourceEndpoint:
+    """Return an endpoint with the decoder of its source, or the generator."""
+    if endpoint.queue:
+        return endpoint
+    source = sources[endpoint.name]
+    return replace(endpoint, decoder=source.decoder, generator=getattr(source, "generator", None))

@@ -9,16 +9,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wallaroo.engine.plan import Layout, Plan
+from wallaroo.engine.stages.block_worker import BlockWorker
+from wallaroo.engine.stages.messages import Piece
 from wallaroo.engine.stages.outbox import AT_HAND, Outbox
-from wallaroo.engine.stages.state import MemoryStore
-from wallaroo.engine.stages.worker import Worker
-from wallaroo.engine.transport.chunks import DEAD_LETTERS, Chunk, load_records
-from wallaroo.engine.transport.letters import Place
+from wallaroo.engine.stages.state_store import MemoryStores
+from wallaroo.engine.transport.chunks import load_records
+from wallaroo.engine.transport.letters import Letter, Place
+from wallaroo.engine.transport.shares import DEAD_LETTERS
 from wallaroo.engine.transport.shipping import own_serializers
 from wallaroo.errors import WallarooError
+from wallaroo.ingress.sequence import Range, SequencedBlock
 from wallaroo.topology.levels import state_levels
 from wallaroo.topology.model import Application, Decoder, Encoder, Pipeline
 
+_ONLY_BUCKET = 0
 _ANY_ADDRESSES = ("--in", "127.0.0.1:7010,127.0.0.1:7011,127.0.0.1:7012", "--out", "127.0.0.1:7002,127.0.0.1:7003")
 
 
@@ -85,12 +89,17 @@ class InMemory:
         pipelines = tuple(self._with_recorders(pipeline) for pipeline in built.pipelines)
         module = None if built is application else sys.modules.get(application.__module__)
         serializers = own_serializers(module)
-        plan = Plan(Application(built.name, pipelines), _layout(pipelines), *serializers, run_id="memory")
-        self._worker = Worker(plan, _Direct(plan) if keep_errors else _Raising(plan))
+        names = [pipeline.name for pipeline in pipelines]
+        plan = Plan(
+            Application(built.name, pipelines), _layout(pipelines), *serializers, run_id="memory", sources=names
+        )
+        self._at_hand = _AtHand()
+        self._worker = BlockWorker(plan, self._at_hand, _Direct(plan) if keep_errors else _Raising(plan))
         self._levels = len(plan.layout.levels)
         self._states = {state for level in plan.layout.levels for state in level}
-        self._stores: dict[tuple[int, int], MemoryStore] = {}
-        self._sent: dict[str, int] = dict.fromkeys((p.name for p in pipelines), 0)
+        self._stores = MemoryStores()
+        self._sent: dict[str, int] = dict.fromkeys(names, 0)
+        self._blocks = 0
         self.errors: list[dict[str, Any]] = []
         """The records of messages that failed, with `keep_errors`."""
 
@@ -113,27 +122,34 @@ class InMemory:
         """Send messages to a pipeline, which need not be named if there is only one."""
         name = self._only(list(self._sent), to, "pipeline")
         for message in messages:
-            position = self._sent[name]
-            self._sent[name] += 1
             try:
-                self._run(name, position, message)
+                self._run(self._block_of(name, message))
             except _Raised as raised:
                 raise raised.error from raised.error.__cause__
         return self
 
-    def _run(self, pipeline: str, position: int, message: Any) -> None:
-        chunks = list(self._worker.run_source(pipeline, position, [(position, [message])]))
+    def _block_of(self, pipeline: str, message: Any) -> SequencedBlock:
+        """Return the next block, which has nothing but this message."""
+        position = self._sent[pipeline]
+        self._sent[pipeline] += 1
+        self._at_hand.put(position, message)
+        block = SequencedBlock(self._blocks, 0, 0, (Range(list(self._sent).index(pipeline), position, position + 1),))
+        self._blocks += 1
+        return block
+
+    def _run(self, block: SequencedBlock) -> None:
+        """Take a block through all stages; behind each, the states are committed, so that mistakes are soon found."""
+        (chunks,) = self._worker.run_first(block, 1)
+        unsaved: list[Letter] = []
         for level in range(self._levels):
-            chunks = list(self._through(level, chunks))
+            stage = self._worker.open_stage(level, 0, 1, self._stores)
+            (chunks,) = stage.run([chunks])
+            unsaved += stage.end()
+            stage.keep()
         for chunk in chunks:
             if chunk.route == DEAD_LETTERS:
                 self.errors += load_records(chunk.body)
-
-    def _through(self, level: int, chunks: list[Chunk]) -> Iterator[Chunk]:
-        for group in dict.fromkeys(chunk.grp for chunk in chunks):
-            store = self._stores.setdefault((level, group), MemoryStore())
-            of_group = [chunk for chunk in chunks if chunk.grp == group]
-            yield from self._worker.run_group(level, group, of_group, store)
+        self.errors += unsaved
 
     def outputs(self, sink: str | None = None, *, encoded: bool = False) -> list[Any]:
         """Return what a sink got so far: the outputs, or what the encoder made of them."""
@@ -148,7 +164,7 @@ class InMemory:
         """Return all objects of the state `name` by key."""
         if name not in self._states:
             raise WallarooError(f"There is no state {name!r}; there is: {', '.join(map(repr, sorted(self._states)))}.")
-        return self._worker.live_states(name)
+        return dict(self._worker.states((name, _ONLY_BUCKET), self._stores))
 
     def _only(self, names: list[str], given: str | None, kind: str) -> str:
         if given is None and len(names) == 1:
@@ -196,6 +212,19 @@ class _Raising(_Direct):
         failure = StepError(place.pipeline, place.step, message, error)
         failure.__cause__ = error
         raise _Raised(failure)
+
+
+class _AtHand:
+    """The message that is being run (`Messages`); it may be decoded already."""
+
+    def __init__(self) -> None:
+        self._piece: Piece = (0, [])
+
+    def put(self, position: int, message: Any) -> None:
+        self._piece = (position, [message])
+
+    def read(self, source: str, first: int, end: int) -> Iterator[Piece]:  # noqa: ARG002 - there is only this one
+        yield self._piece
 
 
 @dataclass

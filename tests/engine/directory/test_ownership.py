@@ -30,7 +30,7 @@ def ours(tmp_path):
     home = Home(tmp_path / "home")
     home.open()
     home.record_layout("app", LAYOUT)
-    for name in ("checkpoint/state/0/1/7.changelog", "log/words-1234/0.data", "plan.pickle", "scratch/spark/block"):
+    for name in ("checkpoint/state/0/1/7.changelog", "log/words-1234/0.data", "plan.json", "scratch/spark/block"):
         (home.path / name).parent.mkdir(parents=True, exist_ok=True)
         (home.path / name).write_text("")
     home.close()
@@ -154,7 +154,7 @@ def test_links_inside_are_not_followed(ours, tmp_path, name):
         claim(ours / ".")
 
 
-@pytest.mark.parametrize("name", ["checkpoint/state/0/1/7.changelog", "plan.pickle", "logs/spark.log"])
+@pytest.mark.parametrize("name", ["checkpoint/state/0/1/7.changelog", "plan.json", "logs/spark.log"])
 def test_a_hard_link_inside_is_one_too(ours, tmp_path, name):
     (tmp_path / "precious").write_text("")
     (ours / name).unlink(missing_ok=True)
@@ -174,7 +174,7 @@ def test_a_link_that_is_none_of_the_applications_does_no_harm(ours, tmp_path):
     claim(ours)
 
 
-@pytest.mark.parametrize("name", ["checkpoint/state/0/1/7.changelog", "plan.pickle", "notes"])
+@pytest.mark.parametrize("name", ["checkpoint/state/0/1/7.changelog", "plan.json", "notes"])
 def test_what_belongs_to_others_shows_that_they_could_write_here(ours, given_away, name):
     (ours / name).touch()
     user = given_away(ours / name)

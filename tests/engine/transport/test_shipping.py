@@ -4,15 +4,16 @@ import os
 import stat
 import subprocess
 import sys
-import threading
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from wallaroo.engine.transport.shipping import PlanRef, import_path, pack, picklable_mistakes, unpack
+from wallaroo.engine.transport.shipping import PlanRef
 from wallaroo.errors import WallarooError
-from wallaroo.topology.model import Application
+from wallaroo.topology.description import describe
+
+from ...programs import program_for  # noqa: TID252 - tests are not installed
 
 SOURCES = str(Path(__import__("wallaroo").__file__).parent.parent)
 
@@ -26,132 +27,42 @@ def run(program, *arguments, folder, path=()):
     return answer.stdout
 
 
-PACK = """
-import sys
-from pathlib import Path
-import shapes
-from wallaroo.engine.transport.shipping import pack
-factor = 2
-def local(number):
-    return number * factor
-Path(sys.argv[1]).write_bytes(pack({"square": shapes.Square(3), "area": shapes.area, "local": local}))
-"""
-UNPACK = """
-import sys
-from pathlib import Path
-from wallaroo.engine.transport.shipping import unpack
-parcel = unpack(Path(sys.argv[1]).read_bytes())
-print(parcel["area"](parcel["square"]), parcel["local"](21), type(parcel["square"]).__module__)
-"""
+@pytest.fixture
+def with_program(tmp_path):
+    """Give a plan a program that every process finds."""
 
+    def give(plan):
+        plan.program = program_for(plan.application, tmp_path)
+        return plan
 
-def test_a_parcel_brings_the_way_to_its_modules(tmp_path):
-    code, elsewhere = tmp_path / "code", tmp_path / "else\nwhere"
-    code.mkdir()
-    elsewhere.mkdir()
-    (code / "shapes.py").write_text(
-        "class Square:\n"
-        "    def __init__(self, side):\n"
-        "        self.side = side\n"
-        "def area(square):\n"
-        "    return square.side ** 2\n"
-    )
-    # The folder is only the current one there: the parcel has to name it in full.
-    run(PACK, tmp_path / "parcel", folder=code, path=[elsewhere])
-    assert run(UNPACK, tmp_path / "parcel", folder=elsewhere) == "9 42 shapes\n"
-
-
-def test_import_paths_are_absolute(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", ["", "relative", *sys.path])
-    assert import_path()[:2] == [os.getcwd(), os.path.join(os.getcwd(), "relative")]  # noqa: PTH109, PTH118
-
-
-def test_a_parcel_adds_nothing_twice(monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = set(map(os.path.abspath, sys.path)) | set(sys.path)
-    for _ in range(2):
-        unpack(pack(1))
-    assert set(sys.path) == before
-
-
-def test_a_parcel_brings_the_order_in_which_modules_are_looked_for(monkeypatch):
-    monkeypatch.setattr(sys, "path", ["/script", "/standard", "/application", "/installed", "/last"])
-    parcel = pack(1)
-    monkeypatch.setattr(sys, "path", ["/spark", "/standard", "/installed"])
-    unpack(parcel)
-    assert sys.path == ["/spark", "/script", "/standard", "/application", "/installed", "/last"]
+    return give
 
 
 class TestPlanRef:
-    def test_round_trip(self, make, tmp_path):
-        ref = PlanRef.write(make.plan(make.pipeline("p"), run_id="7"), tmp_path / "plan")
-        plan = ref.load()
-        assert (plan.run_id, plan.application.name, plan.application.pipelines[0].name) == ("7", "test", "p")
-        assert plan.after(plan.application.pipelines[0], 0) is None
+    def test_round_trip(self, make, with_program, tmp_path):
+        plan = make.plan(
+            make.pipeline("p", make.step(str.upper), make.state_step(getattr, keys="ab")),
+            make.pipeline("q", encoders=[str, str]),
+            run_id="7",
+            logs={"p": "log/of p"},
+            sources=["q", "p"],
+            notes="a/folder",
+        )
+        ref = PlanRef.write(with_program(plan), tmp_path / "plan")
         assert stat.S_IMODE((tmp_path / "plan").stat().st_mode) == 0o600
-        assert ref.load() is plan
+        found = ref.load()
+        assert ref.load() is found
+        assert describe(found.application) == describe(plan.application)
+        assert found.layout == plan.layout
+        for name in ("run_id", "logs", "sources", "notes", "spool"):
+            assert getattr(found, name) == getattr(plan, name)
+        assert [type(route) for route in found.routes] == [type(route) for route in plan.routes]
 
-    def test_a_plan_of_another_run_is_refused(self, make, tmp_path):
-        ref = PlanRef.write(make.plan(make.pipeline("p"), run_id="7"), tmp_path / "plan")
-        PlanRef.write(make.plan(make.pipeline("p"), run_id="8"), tmp_path / "plan")
+    def test_a_plan_of_another_run_is_refused(self, make, with_program, tmp_path):
+        ref = PlanRef.write(with_program(make.plan(make.pipeline("p"), run_id="7")), tmp_path / "plan")
+        PlanRef.write(with_program(make.plan(make.pipeline("p"), run_id="8")), tmp_path / "plan")
         with pytest.raises(WallarooError, match="another run has overwritten it"):
             ref.load()
-
-    def test_what_cannot_be_pickled_is_named(self, make, tmp_path):
-        lock = threading.Lock()
-
-        def locked(data, state=None):
-            with lock:
-                return data, True
-
-        def fine(data):
-            return data
-
-        wrong = {
-            "the decoder": make.pipeline("lines", make.step(fine), decode=locked),
-            "step 'locked'": make.pipeline("lines", make.step(fine), make.step(locked)),
-            "an encoder": make.pipeline("lines", make.step(fine), encoders=[fine, locked]),
-        }
-        stateful = make.pipeline("lines", make.step(fine), make.state_step(locked))
-        for label, pipeline in [*wrong.items(), ("step 'locked'", stateful)]:
-            plan = make.plan(make.pipeline("good", make.step(fine)), pipeline)
-            with pytest.raises(WallarooError) as caught:
-                PlanRef.write(plan, tmp_path / "plan")
-            text = str(caught.value)
-            assert text.startswith(
-                f"Pipeline 'lines': {label} cannot be sent to the workers (cannot pickle '_thread.lock'"
-            )
-            assert "Create what cannot be pickled" in text
-            assert ("pass the class instead of an instance" in text) == label.startswith("step")
-            assert not (tmp_path / "plan").exists()
-
-    def test_everything_that_cannot_be_pickled_is_listed(self, make):
-        lock = threading.Lock()
-
-        def locked(data):
-            with lock:
-                return data
-
-        good, bad = make.pipeline("good"), make.pipeline("bad", make.step(locked), decode=locked)
-        assert list(picklable_mistakes(make.plan(good).application)) == []
-        texts = list(picklable_mistakes(make.plan(good, bad).application))
-        assert [text.partition(" cannot")[0] for text in texts] == [
-            "pipeline 'bad': the decoder",
-            "pipeline 'bad': step 'locked'",
-        ]
-
-    def test_what_was_declared_and_is_no_part_travels_too(self, make):
-        application = Application("test", (make.pipeline("p"),), [("to_stateful", threading.Lock())])
-        assert list(picklable_mistakes(application)) == [
-            "the application cannot be sent to the workers (cannot pickle '_thread.lock' object)"
-        ]
-
-    def test_other_parts_that_cannot_be_pickled(self, make, tmp_path):
-        lock = threading.Lock()
-        plan = make.plan(make.pipeline("p"), serialize=lambda data: (lock, data), deserialize=bytes)
-        with pytest.raises(WallarooError, match="The application cannot be sent to the workers: cannot pickle"):
-            PlanRef.write(plan, tmp_path / "plan")
 
 
 BUNDLE = """

@@ -148,14 +148,7 @@ class Home:
                     f"{self.path} was written by another version of Wallaroo, in a format that this one cannot read. "
                     "Use that version, or start fresh with --reset, which keeps what is there in a folder of its own."
                 )
-            layout = Layout(
-                levels=tuple(tuple(level) for level in recorded["levels"]),
-                singles=frozenset(recorded["singles"]),
-                partitions=recorded["partitions"],
-                buckets=recorded["buckets"],
-                unused=frozenset(recorded.get("unused", ())),
-            )
-            return recorded["application"], layout
+            return recorded["application"], Layout.from_json(recorded)
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -166,15 +159,7 @@ class Home:
 
     def record_layout(self, application: str, layout: Layout) -> None:
         """Write down how the state is cut up, before there is any."""
-        recorded = {
-            "format": _FORMAT,
-            "application": application,
-            "levels": layout.levels,
-            "singles": sorted(layout.singles),
-            "partitions": layout.partitions,
-            "buckets": layout.buckets,
-            "unused": sorted(layout.unused),
-        }
+        recorded = {"format": _FORMAT, "application": application, **layout.as_json()}
         write_atomically(self.path / "layout.json", json.dumps(recorded, indent=2) + "\n")
 
 

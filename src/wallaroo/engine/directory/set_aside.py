@@ -25,7 +25,7 @@ OWN = (
     "log",
     "logs",
     "modules.zip",
-    "plan.pickle",
+    "plan.json",
     "replays.jsonl",
     "scratch",
     "sequence",

@@ -20,7 +20,7 @@ from wallaroo.engine.stages.messages import LoggedMessages, Messages
 from wallaroo.engine.stages.outbox import USER_ERRORS, NotPicklableError, Outbox
 from wallaroo.engine.stages.replaying import ReplayLine
 from wallaroo.engine.stages.state import Bucket, StateLog
-from wallaroo.engine.stages.state_store import BucketName, StateFiles
+from wallaroo.engine.stages.state_store import BucketName, BucketStores
 from wallaroo.engine.stages.stateful import BucketRun, StateStep
 from wallaroo.engine.transport.letters import PACKED, Letter
 from wallaroo.engine.transport.shares import BLOCK, Chunk
@@ -107,7 +107,13 @@ class BlockWorker:
             self._retraced = BlockRetracing(self, block)
         return self._retraced
 
-    def open_stage(self, level: int, partition: int, partitions: int, files: StateFiles) -> Stage:
+    def states(self, name: BucketName, files: BucketStores) -> Mapping[Any, Any]:
+        """Return the states of a bucket as they were last saved, by key: the live objects where these are exact."""
+        bucket = self._log.open(files.bucket(name), self.take_live(name))
+        self.bring_back(name, bucket)
+        return bucket.objects
+
+    def open_stage(self, level: int, partition: int, partitions: int, files: BucketStores) -> Stage:
         """Return a stage with state, for the time from one commit to the next."""
         return Stage(self, self._log, level, partition, partitions, files)
 
@@ -152,7 +158,7 @@ class Stage:
     """The states of one level in one partition, from one commit to the next."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - what makes a stage
-        self, worker: BlockWorker, log: StateLog, level: int, partition: int, partitions: int, files: StateFiles
+        self, worker: BlockWorker, log: StateLog, level: int, partition: int, partitions: int, files: BucketStores
     ) -> None:
         self._worker = worker
         self._plan = worker.plan
@@ -256,11 +262,3 @@ def _told(pipeline: str, part: str) -> Iterator[None]:
         yield
     except USER_ERRORS as error:
         raise WallarooError(f"Pipeline {pipeline!r}: {part} cannot be made in a worker: {error!r}") from error
-
-
-def stored_states(files: StateFiles, log: StateLog, names: Iterable[BucketName]) -> Mapping[Any, Any]:
-    """Return the states of some buckets as they were saved, by key."""
-    found: dict[Any, Any] = {}
-    for name in names:
-        found.update(log.open(files.bucket(name), None).objects)
-    return found

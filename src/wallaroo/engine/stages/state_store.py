@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
+
+from wallaroo.engine.stages.state import BucketStore, MemoryStore
 
 _FILE_MODE = 0o600
 
@@ -48,8 +51,32 @@ BucketName = tuple[str, int]
 """A state, and the number of one of its buckets."""
 
 
+class BucketStores(Protocol):
+    """The durable sides of the buckets of one task, from one commit to the next."""
+
+    def bucket(self, name: BucketName) -> BucketStore:
+        """Return that of one bucket."""
+
+    def sync(self) -> None:
+        """Make sure that what was written lasts."""
+
+
+class MemoryStores:
+    """Buckets in memory, for runs without Spark (`BucketStores`)."""
+
+    def __init__(self) -> None:
+        self._stores: defaultdict[BucketName, MemoryStore] = defaultdict(MemoryStore)
+
+    def bucket(self, name: BucketName) -> MemoryStore:
+        """Return a bucket."""
+        return self._stores[name]
+
+    def sync(self) -> None:
+        """Do nothing: memory does not last."""
+
+
 class StateFiles:
-    """The buckets of one task, from one commit to the next."""
+    """The buckets of one task, from one commit to the next (`BucketStores`)."""
 
     def __init__(self, folder: Path, heads: Mapping[BucketName, StoredHead]) -> None:
         self._folder = folder

@@ -1,8 +1,7 @@
 """How the plan reaches the processes that run user code.
 
-A parcel is a file (or bytes) with two parts: where the driver's modules come from, in JSON, and a pickle. That comes
-first, because the pickle names classes and functions of the user's modules, which must be importable before it
-is read.
+It is a file of JSON: how the application is built, which each process does by itself, and what else
+driver and workers have to agree on.
 """
 
 from __future__ import annotations
@@ -10,62 +9,27 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pickle
 import sys
 import zipfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import cloudpickle
-
+from wallaroo.engine.plan import Layout, Plan
 from wallaroo.errors import WallarooError
 from wallaroo.files import write_atomically
-from wallaroo.precedence import prefer, preferred
-from wallaroo.topology.model import Application
+from wallaroo.imports import import_path, make_importable
+from wallaroo.program import build
 
-if TYPE_CHECKING:
-    from wallaroo.engine.plan import Plan
-
-
-def import_path() -> list[str]:
-    """Return the folders that modules are imported from, as absolute paths."""
-    return [os.path.abspath(entry or ".") for entry in sys.path]  # noqa: PTH100 - resolves no links
+_NOT_PLAIN = {"application", "layout", "serialize", "deserialize", "program"}
+"""What of a plan is made anew in each process, or is more than plain data."""
 
 
-def pack(obj: Any) -> bytes:
-    """Return `obj` as a parcel."""
-    header = json.dumps({"path": import_path(), "preferred": preferred()}).encode()
-    body: bytes = cloudpickle.dumps(obj)
-    return header + b"\n" + body
-
-
-def unpack(parcel: bytes) -> Any:
-    """Return the object in a parcel, after making its modules importable here."""
-    header, _, body = parcel.partition(b"\n")
-    _make_importable(header)
-    return pickle.loads(body)
-
-
-def _make_importable(header: bytes) -> None:
-    """Add the folders of the path that are missing here, each in front of the one that it stands in front of there."""
-    there = json.loads(header)
-    place = len(sys.path)
-    for entry in reversed(there["path"]):
-        if entry in sys.path:
-            place = sys.path.index(entry)
-        else:
-            sys.path.insert(place, entry)
-    prefer(there.get("preferred", ()))  # An earlier release has none.
-
-
-def make_importable(parcel: Path) -> None:
-    """Make the modules importable here that were importable where the parcel was made."""
-    with parcel.open("rb") as file:
-        _make_importable(file.readline())
+def make_importable_as_in(plan: Path) -> None:
+    """Make the modules importable here that were importable where the plan was written."""
+    make_importable(json.loads(plan.read_bytes()))
 
 
 @dataclass(frozen=True)
@@ -78,16 +42,20 @@ class PlanRef:
     @classmethod
     def write(cls, plan: Plan, path: Path) -> PlanRef:
         """Write `plan` to `path`."""
-        try:
-            parcel = pack(plan)
-        except Exception as error:
-            raise WallarooError(_why_not(plan, error)) from error
+        parcel = _packed(plan)
         write_atomically(path, parcel)
         return cls(str(path), hashlib.sha256(parcel).hexdigest())
 
     def load(self) -> Plan:
-        """Return the plan."""
+        """Return the plan; the application in it is built here, the first time."""
         return _load_plan(self)
+
+
+def _packed(plan: Plan) -> bytes:
+    assert plan.program is not None
+    plain = {each.name: getattr(plan, each.name) for each in fields(plan) if each.init and each.name not in _NOT_PLAIN}
+    layout = plan.layout.as_json()
+    return json.dumps({**plan.program.instructions(plan.application), "layout": layout, "plan": plain}).encode()
 
 
 @lru_cache(maxsize=2)
@@ -97,43 +65,9 @@ def _load_plan(ref: PlanRef) -> Plan:
     parcel = Path(ref.path).read_bytes()
     if hashlib.sha256(parcel).hexdigest() != ref.digest:
         raise WallarooError(f"{ref.path} is not the plan of this run: another run has overwritten it.")
-    plan: Plan = unpack(parcel)
-    return plan
-
-
-def picklable_mistakes(application: Application) -> Iterator[str]:
-    """Yield a sentence for each part of the application that cannot be sent to the workers."""
-    named = False
-    for pipeline in application.pipelines:
-        parts: list[tuple[str, Any]] = [("the decoder", pipeline.source)]
-        parts += [(f"step {step.name!r}", step) for step in pipeline.steps]
-        parts += [("an encoder", sink) for sink in pipeline.sinks]
-        for label, part in parts:
-            if error := _pickling_error(part):
-                named = True
-                way_out = "Create what cannot be pickled (a lock, a file, a connection) when it is first used"
-                if label.startswith("step"):
-                    way_out += ", or pass the class instead of an instance, so that each worker makes its own"
-                yield f"pipeline {pipeline.name!r}: {label} cannot be sent to the workers ({error}). {way_out}"
-    # What was declared travels too, also where it is no part: the builder of a state that another step has made.
-    if not named and (error := _pickling_error(application)):
-        yield f"the application cannot be sent to the workers ({error})"
-
-
-def _pickling_error(thing: Any) -> Exception | None:
-    try:
-        cloudpickle.dumps(thing)
-    except Exception as error:  # noqa: BLE001 - whatever a user's object raises when pickled
-        return error
-    return None
-
-
-def _why_not(plan: Plan, error: Exception) -> str:
-    """Name the parts of the plan that cannot be pickled."""
-    mistakes = list(picklable_mistakes(plan.application))
-    if not mistakes:
-        return f"The application cannot be sent to the workers: {error}"
-    return "\n".join(f"{mistake[0].upper()}{mistake[1:]}." for mistake in mistakes)
+    told = json.loads(parcel)
+    application, module = build(told, "a worker")
+    return Plan(application, Layout.from_json(told["layout"]), *own_serializers(module), **told["plan"])
 
 
 def own_serializers(module: ModuleType | None) -> tuple[Any, Any]:

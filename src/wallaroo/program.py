@@ -1,0 +1,115 @@
+"""The user's program: every process that runs code of it imports its module and builds the application by itself.
+
+So what `application_setup` sets, opens or trains is there in every process, and nothing of it has to travel. What has
+to be the same everywhere is compared with what machida has.
+"""
+
+from __future__ import annotations
+
+import importlib
+import operator
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from wallaroo.errors import ApplicationError, users_traceback
+from wallaroo.imports import make_importable, way_to_modules
+from wallaroo.topology.description import describe, differences
+from wallaroo.topology.model import Application
+
+Setup = Callable[[list[str]], Any]
+Instructions = Mapping[str, Any]
+"""How another process builds the application, made of what JSON has."""
+
+_SAME_EACH_TIME = (
+    "it must give the same each time. Every process of the run calls it, so what it builds must not depend on the "
+    "time, on chance, on the process, or on a file that changes"
+)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A function that builds an application, by the names under which it is found, and what it is called with."""
+
+    module: str
+    function: str
+    arguments: tuple[str, ...]
+    argv: tuple[str, ...] = field(default_factory=lambda: tuple(sys.argv))
+    """What `sys.argv` is, for programs that look there."""
+
+    def setup(self) -> Setup:
+        """Return the function; imports its module if need be."""
+        function: Setup = operator.attrgetter(self.function)(importlib.import_module(self.module))
+        return function
+
+    def home_module(self) -> ModuleType | None:
+        """Return the module that defines the function, which may be another than the one that offers it."""
+        return sys.modules.get(getattr(self.setup(), "__module__", self.module))
+
+    def instructions(self, application: Application) -> Instructions:
+        """Return what another process needs to build the same application."""
+        return {
+            **way_to_modules(),
+            "module": self.module,
+            "function": self.function,
+            "arguments": self.arguments,
+            "argv": self.argv,
+            "topology": describe(application),
+        }
+
+
+class Built(NamedTuple):
+    """An application, and the module whose function has built it."""
+
+    application: Application
+    module: ModuleType | None
+
+
+def build(instructions: Instructions, process: str) -> Built:
+    """Build an application in this process, which is called `process` if something is wrong.
+
+    Raises:
+        ApplicationError: It cannot be built, or it is not the one that machida has.
+    """
+    make_importable(instructions)
+    sys.argv[:] = instructions["argv"]
+    program = Program(instructions["module"], instructions["function"], tuple(instructions["arguments"]))
+    name = program.function
+    try:
+        setup = program.setup()
+    except (Exception, SystemExit) as error:
+        raise ApplicationError(_failed(f"Importing {program.module}", process, error)) from error
+    try:
+        application = setup(list(program.arguments))
+    except (Exception, SystemExit) as error:
+        raise ApplicationError(_failed(name, process, error)) from error
+    if not isinstance(application, Application):
+        raise ApplicationError(
+            f"In {process}, {name} returned {type(application).__name__}, and an application in machida: "
+            f"{_SAME_EACH_TIME}."
+        )
+    if difference := next(differences(describe(application), instructions["topology"]), None):
+        raise ApplicationError(f"In {process}, {name} {difference}: {_SAME_EACH_TIME}.")
+    return Built(application, program.home_module())
+
+
+def _failed(what: str, process: str, error: BaseException) -> str:
+    """Say that something failed that has worked in machida."""
+    return (
+        f"{what} failed in {process}, though not in machida:\n{users_traceback(error)}\n"
+        "Every process of the run imports the program and calls its application_setup, so that has to work several "
+        f"times, and at the same time{_where(error)}."
+    )
+
+
+def _where(error: BaseException) -> str:
+    """Say what the current folder is, where that may be the matter: it is another one on other machines."""
+    if not isinstance(error, FileNotFoundError):
+        return ""
+    try:
+        return f"; the current folder there is {os.getcwd()}"  # noqa: PTH109 - has no links to resolve
+    except FileNotFoundError:
+        return "; there is no current folder there"
