@@ -147,7 +147,7 @@ class BlockRun(Run):
             return plan.layout.states[name[0]].level, plan.placement(name[0], tasks)(name[1])
 
         expected = Expected(tasks if levels else 1, tasks * max(levels, 1), owner)
-        self._hand_ins = HandIns(self._folder / "outputs", self._token, commits, expected)
+        self._hand_ins = HandIns(f"{self._folder}/outputs", self._token, commits, expected)
         self._cleanup.callback(self._hand_ins.close)
         egress = BlockEgress(
             plan,

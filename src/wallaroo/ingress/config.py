@@ -52,6 +52,9 @@ class IngressConfig:
     """The folder of the sequence; without one, nothing is put into an order."""
     known_block: int = 0
     """No block gets a number below this: the application has seen those."""
+    workers_host: str = ""
+    """Where workers on other machines are waited for (`wallaroo.ingress.for_workers`); nowhere, if it is empty."""
+    workers_port: int = 0
     epoch_seconds: float = 60.0
     segment_bytes: int = SEGMENT_BYTES
     sys_path: list[str] = field(default_factory=lambda: list(sys.path))
