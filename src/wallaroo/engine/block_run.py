@@ -97,7 +97,8 @@ class BlockRun(Run):
             layout,
             *own_serializers(self._module),
             run_id=self._token,
-            logs=self._logs(),
+            # On a cluster, messages are fetched: workers there need not see the logs.
+            logs=self._logs() if local else {},
             sources=known_names(self.home.path / "sequence", list(self._logs())),
         )
         self._plan = plan
