@@ -1,6 +1,5 @@
 """A query without Spark, for tests that append messages and look at what reaches the driver."""
 
-import pickle
 from collections import Counter, defaultdict
 from itertools import pairwise
 

@@ -54,7 +54,17 @@ async def until(condition):
 class Ingress:
     """An ingress process with a source called "numbers" (and more if asked for), and a client for it."""
 
-    def __init__(self, directory, *, names=("numbers",), port=0, decoder=None, segment_bytes=SEGMENT_BYTES, **limits):
+    def __init__(
+        self,
+        directory,
+        *,
+        names=("numbers",),
+        port=0,
+        decoder=None,
+        segment_bytes=SEGMENT_BYTES,
+        on_cluster=False,
+        **limits,
+    ):
         self.directory = Path(directory)
         source = wallaroo.TCPSourceConfig("127.0.0.1", port, decoder or make_decoder())
         self.config = IngressConfig(
@@ -64,6 +74,8 @@ class Ingress:
             token=TOKEN,
             segment_bytes=segment_bytes,
             limits=Limits(**limits),
+            sequence=str(self.directory / "sequence") if on_cluster else "",
+            workers_host="127.0.0.1" if on_cluster else "",
         )
         self.notices = queue.Queue()
         self.process = IngressProcess(self.config, self.notices.put)

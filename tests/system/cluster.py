@@ -15,10 +15,11 @@ SPARK = Path(pyspark.__file__).parent
 
 
 class Cluster:
-    """A master and some workers with one core each, which keep their files in `folder`."""
+    """A master and some workers with so many cores each, which keep their files in `folder`."""
 
-    def __init__(self, folder, workers=2):
+    def __init__(self, folder, workers=2, cores=1):
         self._folder = folder
+        self._cores = str(cores)
         self._settings = {
             "JAVA_HOME": java_home(folder),
             "SPARK_HOME": str(SPARK),
@@ -40,7 +41,7 @@ class Cluster:
         self.url = address.search(master.output)[1]
         for number in range(workers):
             place = ["--host", "127.0.0.1", "--work-dir", self._folder / f"worker {number}"]
-            self._start("worker.Worker", self.url, "--cores", "1", "--memory", "1g", *place)
+            self._start("worker.Worker", self.url, "--cores", self._cores, "--memory", "1g", *place)
         for worker in self._started[1:]:
             worker.wait_until(lambda worker=worker: "Successfully registered" in worker.output, "a worker")
 

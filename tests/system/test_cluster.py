@@ -2,12 +2,14 @@
 
 import random
 import re
+import threading
 from collections import Counter
 
 import pytest
 
 from .cluster import Cluster
-from .harness import APPS, send, values_by_key
+from .harness import APPS, ingress_of, refuses, send, values_by_key
+from .test_going_on import Sequences, expected, received, size
 
 ANIMALS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay"]
 
@@ -46,3 +48,81 @@ def test_word_count_on_a_cluster_and_again_on_the_same_directory(cluster, machid
     assert re.search(r"letters comes from \S*modules\.zip/letters\.py", run.output), run.output
     send_and_check(lines[middle:], lines)
     assert not (tmp_path / "home" / "dead-letters.jsonl").exists()
+
+
+@pytest.fixture
+def real_time_cluster(tmp_path):
+    """Start a cluster of two workers with two cores each."""
+    started = Cluster(tmp_path, cores=2)
+    yield started
+    started.clean_up()
+
+
+def send_and_wait(app, run, sent, key):
+    """Send messages, and wait until all that has been sent has come out."""
+    stream = app.messages.stream([f"{key}{number}" for number in range(20)], 4000)
+    send(run.address("steps"), stream)
+    sent += stream
+    run.wait_until(lambda: app.steps.size >= size(sent), "all steps")
+
+
+def kill_while_messages_flow(app, run, sent, key, kill):
+    """Kill something in the middle of a stream of messages; return when all of them have come out."""
+    stream = app.messages.stream([f"{key}{number}" for number in range(20)], 120_000, "-" * 50)
+    before = app.steps.size
+    sender = threading.Thread(target=send, args=[run.address("steps"), stream])
+    sender.start()
+    run.wait_until(lambda: app.steps.size > before, "the first of them")
+    assert app.steps.size - before < size(stream)
+    kill()
+    sender.join()
+    sent += stream
+    run.wait_until(lambda: app.steps.size >= size(sent), "all steps")
+
+
+@pytest.mark.timeout(900)
+def test_in_real_time_whatever_dies_everything_comes_out_once_and_in_order(
+    real_time_cluster, machida, receiver, tmp_path
+):
+    app = Sequences(machida, receiver, tmp_path)
+    sent = []
+    run = app.start("--real-time", "--master", real_time_cluster.url)
+    send_and_wait(app, run, sent, "first")
+    assert len(real_time_cluster.executors()) == 2
+
+    # What is started anew finds nothing in the directory but the states: machines may lack the rest of it.
+    (app.home / "plan.pickle").unlink()
+    kill_while_messages_flow(app, run, sent, "executor", real_time_cluster.executors()[0].kill)
+    assert "It goes on from the last commit" in run.output
+    send_and_wait(app, run, sent, "then")
+
+    # The process that accepts connections is found at the same address when it is there again.
+    held, gate = app.hold(run, "gate")
+    sent.append(held)
+    (ingress,) = ingress_of(run)
+    ingress.kill()
+    ingress.wait()
+    gate.touch()
+    run.wait_until(lambda: not refuses(run.address("steps")), "another one")
+    send_and_wait(app, run, sent, "later")
+    run.stop()
+
+    run = app.start("--real-time", "--master", real_time_cluster.url)
+    send_and_wait(app, run, sent, "again")
+    run.stop()
+    assert received(app.steps.everything()) == expected(sent)
+    assert values_by_key(app.numbers.everything()) == app.messages.numbers()
+    assert "Traceback" not in run.output
+
+
+@pytest.mark.timeout(600)
+def test_more_workers_than_the_cluster_has_cores_for_are_refused(cluster, machida, receiver, tmp_path):
+    arguments = ["--in", "127.0.0.1:0", "--out", receiver().address, "--resilience-dir", tmp_path / "home"]
+    command = ["--application-module", "counting", *arguments, "--real-time", "--master", cluster]
+    run = machida(*command, "--worker-count", "3", folder=APPS / "cluster")
+    assert run.exit_code() == 6
+    assert (
+        "The cluster has too few cores: this application needs 6 of them at the same time (2 stages, each with 3 "
+        "workers), and 2 are there for it. Give the cluster more, or start with --worker-count 1."
+    ) in run.output
+    assert "Traceback" not in run.output

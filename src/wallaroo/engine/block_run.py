@@ -25,14 +25,17 @@ from wallaroo.engine.main import Run, Stop
 from wallaroo.engine.plan import Layout, Plan
 from wallaroo.engine.spark.failures import account, cannot_go_on, cause, last_words
 from wallaroo.engine.spark.java import java_home
+from wallaroo.engine.spark.reach import reach
 from wallaroo.engine.spark.session import spark_session
+from wallaroo.engine.spark.slots import free_slots_of, slots_of, tasks_of_a_stage, tasks_that_fit
 from wallaroo.engine.stages.state_store import BucketName
-from wallaroo.engine.transport.shipping import PlanRef, own_serializers
+from wallaroo.engine.transport.shipping import PlanRef, bundle_modules, own_serializers
 from wallaroo.errors import ErrorPolicyError
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import EPOCH_SECONDS, IngressConfig
 from wallaroo.ingress.process import IngressProcess
 from wallaroo.ingress.sequence import known_names
+from wallaroo.peers import host_and_port, joined
 from wallaroo.sizes import readable_size
 
 if TYPE_CHECKING:
@@ -60,8 +63,16 @@ REAL_TIME = {
     "spark.python.udf.pipelined.queueDepth": "1",
     "spark.sql.execution.python.udf.buffer.size": "64",
     "spark.buffer.size": "64",
+    # What failed is computed again from the last commit, by all tasks; one alone cannot be.
+    "spark.task.maxFailures": "1",
+}
+ON_ONE_MACHINE = {
     # Rows go from stage to stage in memory: Spark's own way listens on every interface of the machine.
     "spark.shuffle.manager.incremental": "wallaroo.OneProcessShuffle",
+}
+ON_A_CLUSTER = {
+    # They go through Spark's own streaming shuffle, which would hold them back to send more at once.
+    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1",
 }
 
 
@@ -84,37 +95,65 @@ class BlockRun(Run):
         commits = Commits(self.home.path / COMMIT, self.home.states)
         layout = self._layout()
         check_sources(self.home, commits, self._logs(), self._say)
-        self._tasks = self.options.workers or _cores(self.options.spark.master)
-        levels = len(layout.levels)
+        local = self.options.spark.local
+        self._tasks = self.options.workers or (_cores(self.options.spark.master) if local else 0)
+        self._reach = None if local else reach(self.options.spark)
+        self._levels = len(layout.levels)
+        self._commits = commits
         self._start_ingress_with_sequence(commits)
         plan = Plan(
             self.application,
             layout,
             *own_serializers(self._program.home_module()),
             run_id=self._token,
-            logs=self._logs(),
+            # On a cluster, messages are fetched: workers there need not see the logs.
+            logs=self._logs() if local else {},
             sources=known_names(self.home.sequence, list(self._logs())),
             program=self._program,
         )
-        self._start_egress(plan, commits)
+        self._plan = plan
         self._java = java_home(self.home.for_spark, self._warn)
-        self._levels = levels
-        self._commits = commits
         self._ref = PlanRef.write(plan, self.home.for_spark / "plan.json")
+        if not local:
+            self._ref = self._ref.with_parcel()
         self._spark = self._cleanup.enter_context(contextlib.ExitStack())
         self._start_spark()
+        if not local:
+            self._most_tasks = self._tasks = self._tasks_on_cluster()
+        self._start_egress(plan, commits)
         self._begin_query()
         self._cleanup.callback(self._stop_quietly)
         self._client.tick()
         self._wait_for_first_block()
 
     def _start_spark(self) -> None:
-        slots = self._tasks * (self._levels + 1)
-        spark = replace(self.options.spark, master=f"local[{slots}]", conf=REAL_TIME | self.options.spark.conf)
+        spark = self.options.spark
+        if spark.local:
+            # The second number is that of attempts at a task.
+            master = f"local[{self._tasks * (self._levels + 1)},1]"
+            spark = replace(spark, master=master, conf=REAL_TIME | ON_ONE_MACHINE | spark.conf)
+        else:
+            spark = replace(spark, conf=REAL_TIME | ON_A_CLUSTER | spark.conf)
         self._session = self._spark.enter_context(
             spark_session(self.application.name, self.home, spark, self._java, self._folder, self._warn)
         )
-        self._session.conf.set("spark.sql.shuffle.partitions", self._tasks)
+        if not spark.local and (bundle := bundle_modules(self.home.path / "modules.zip")):
+            self._session.sparkContext.addPyFile(str(bundle))
+
+    def _tasks_on_cluster(self) -> int:
+        """Return how many tasks each stage gets: as many as were asked for, or as the cluster has room for."""
+        context = self._session.sparkContext
+        return tasks_of_a_stage(lambda: slots_of(context), self._levels + 1, self.options.workers)
+
+    def _fit_to_cluster(self) -> None:
+        """Wait until the tasks of the last attempt are gone; if executors are gone for good, go on with fewer tasks."""
+        context = self._session.sparkContext
+        tasks = tasks_that_fit(lambda: free_slots_of(context), self._levels + 1, self._most_tasks)
+        if not tasks:
+            raise cannot_go_on("the cluster has no room for it any more", self.home)
+        if tasks < self._tasks:
+            self._warn(f"The cluster has room for {tasks} workers in each stage, not for {self._tasks} any more.")
+        self._tasks = tasks
 
     def _layout(self) -> Layout:
         fit = layout_for(self.home, self.application, self.options.buckets or BUCKETS)
@@ -140,11 +179,13 @@ class BlockRun(Run):
             sequence=str(self.home.sequence),
             known_block=known,
             epoch_seconds=max(self.options.epoch_seconds or EPOCH_SECONDS, _SHORTEST_EPOCH),
+            workers_host=self._reach.bind if self._reach else "",
         )
         ingress = IngressProcess(config, self._warn, self.home.lock)
         addresses = ingress.start()
         self._cleanup.callback(ingress.stop)
         self._control_path = config.control_path
+        self._messages = joined(self._reach.told, ingress.workers_port) if self._reach else ""
         self._client = IngressClient(config.control_path, self._token)
         for name, (host, port) in addresses.items():
             self._say(f"  listening   {host}:{port} for {name!r}")
@@ -154,16 +195,8 @@ class BlockRun(Run):
         self._say(f"  state in    {self.home.path}" + (" (going on where it stopped)" if commits.block else ""))
 
     def _start_egress(self, plan: Plan, commits: Commits) -> None:
-        levels = len(plan.layout.levels)
-        tasks = self._tasks
-
-        def owner(name: BucketName) -> tuple[int, int] | None:
-            # A state that is no longer used is kept, and nobody's.
-            state = plan.layout.states.get(name[0])
-            return None if state is None else (state.level, plan.placement(name[0], tasks)(name[1]))
-
-        expected = Expected(tasks if levels else 1, tasks * max(levels, 1), owner)
-        self._hand_ins = HandIns(self._folder / "outputs", self._token, commits, expected)
+        address = joined(self._reach.bind, 0) if self._reach else f"{self._folder}/outputs"
+        self._hand_ins = HandIns(address, self._token, commits, self._expected())
         self._cleanup.callback(self._hand_ins.close)
         egress = BlockEgress(
             plan,
@@ -185,25 +218,43 @@ class BlockRun(Run):
         self._cleanup.callback(egress.halt)
         self._cleanup.callback(self._stopping.set)
 
+    def _expected(self) -> Expected:
+        """Return what the tasks of the next attempt hand in."""
+        plan, levels, tasks = self._plan, self._levels, self._tasks
+
+        def owner(name: BucketName) -> tuple[int, int] | None:
+            # A state that is no longer used is kept, and nobody's.
+            state = plan.layout.states.get(name[0])
+            return None if state is None else (state.level, plan.placement(name[0], tasks)(name[1]))
+
+        return Expected(tasks if levels else 1, tasks * max(levels, 1), owner)
+
     def _begin_query(self) -> None:
         from wallaroo.engine.block_query import start_block_query  # noqa: PLC0415 - imports Spark
         from wallaroo.engine.stages.tasks import TaskSettings  # noqa: PLC0415
 
         self._attempt = secrets.token_hex(8)
-        start = self._blocks.begin(self._attempt)
+        address = self._hand_ins.address
+        if self._reach:
+            address = joined(self._reach.told, host_and_port(address)[1])
+            self._fit_to_cluster()
+        start = self._blocks.begin(self._attempt, self._expected())
+        self._session.conf.set("spark.sql.shuffle.partitions", self._tasks)
         settings = TaskSettings(
             plan=self._ref,
-            address=self._hand_ins.address,
+            address=address,
             token=self._token,
             attempt=self._attempt,
             partitions=self._tasks,
             readers=self._tasks,
             levels=self._levels,
             states=str(self.home.states),
+            messages=self._messages,
         )
         # Spark's own notes of where it is are of no use behind this attempt: the commit says where to begin.
         notes = self._folder / "query" / self._attempt
-        self._query: StreamingQuery = start_block_query(self._session, settings, self._control_path, start, notes)
+        blocks = self._messages or self._control_path
+        self._query: StreamingQuery = start_block_query(self._session, settings, blocks, start, notes)
 
     def _wait_for_first_block(self) -> None:
         """Wait until a block has gone all the way: then classes are loaded, workers started, and all is warm."""

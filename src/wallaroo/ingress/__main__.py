@@ -12,13 +12,14 @@ import json
 import os
 import signal
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wallaroo.errors import DirectoryError, WallarooError
 from wallaroo.ingress.config import load_config
 from wallaroo.ingress.control import ControlChannel
+from wallaroo.ingress.for_workers import ForWorkers
 from wallaroo.ingress.open_files import allow_many_files, connections_within
 from wallaroo.ingress.server import IngressServer
 from wallaroo.warden import end_with_parent
@@ -76,17 +77,25 @@ async def _serve(config: IngressConfig, output: _Output) -> None:
     loop.add_reader(0, parent_spoke)
     loop.add_signal_handler(signal.SIGTERM, lambda: stop(politely=True))
     server = IngressServer(config, output.notice)
-    try:
+    with ExitStack() as opened:
+        opened.callback(server.close)
         control = ControlChannel(server, config.control_path, config.token)
+        opened.callback(control.close)
         await control.start()
-        try:
-            output.write(ready=await server.start(), pid=os.getpid())
-            if await stopped:
-                await server.drain()
-        finally:
-            control.close()
-    finally:
-        server.close()
+        workers_port = await _wait_for_workers(config, server, opened)
+        output.write(ready=await server.start(), workers_port=workers_port, pid=os.getpid())
+        if await stopped:
+            await server.drain()
+
+
+async def _wait_for_workers(config: IngressConfig, server: IngressServer, opened: ExitStack) -> int:
+    """Listen for workers on other machines, if there are any; return the port, 0 if there are none."""
+    if not config.workers_host or server.sequencer is None:
+        return 0
+    logs = {source.name: source.log_directory for source in config.sources}
+    workers = ForWorkers(server.sequencer, logs, config.token)
+    opened.callback(workers.close)
+    return await workers.start(config.workers_host, config.workers_port)
 
 
 def main() -> int:

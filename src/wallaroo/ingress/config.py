@@ -54,6 +54,9 @@ class IngressConfig:
     """No block gets a number below this: the application has seen those."""
     epoch_seconds: float = EPOCH_SECONDS
     """The longest time between two commits."""
+    workers_host: str = ""
+    """Where workers on other machines are waited for (`wallaroo.ingress.for_workers`); nowhere, if it is empty."""
+    workers_port: int = 0
     segment_bytes: int = SEGMENT_BYTES
     program: Instructions | None = None
     """How the application is built, which has the decoders; not needed where no source has one."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.errors import WallarooError
-from wallaroo.ingress.sequencer import Line, Sequencer
+from wallaroo.ingress.asking import NOT_OURS, hand_out, next_request
+from wallaroo.ingress.sequencer import Sequencer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,18 +52,15 @@ class ControlChannel:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            while line := await reader.readline():
-                request = json.loads(line)
-                if not hmac.compare_digest(str(request["token"]).encode(), self._token):
-                    break
+            while (request := await next_request(reader, self._token)) is not None:
                 if request["op"] == "blocks":
-                    await self._hand_out(request, reader, writer)
+                    await hand_out(self._sequencer(), request, reader, writer)
                     break
                 answer = await self._answer(request, reader)
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
-        except (ValueError, KeyError, TypeError, AttributeError, OSError):
-            # Not one of our clients, one that has gone, or a disk that is full: a client of ours asks again.
+        except NOT_OURS:
+            # A client of ours asks again.
             pass
         except asyncio.CancelledError:
             # The process ends. Passed on, this would end as a traceback on the screen.
@@ -111,19 +108,6 @@ class ControlChannel:
         if self._ingress.sequencer is None:
             raise ValueError("no sequence")
         return self._ingress.sequencer
-
-    async def _hand_out(
-        self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        """Hand blocks to a reader for as long as it stays."""
-        line = Line(writer.write, writer.close)
-        sequencer = self._sequencer()
-        number = request["reader"]
-        sequencer.join(request["attempt"], number, request["readers"], request["start"], line)
-        try:
-            await reader.read()
-        finally:
-            sequencer.left(number, line)
 
     def _positions(self, request: dict[str, Any]) -> Iterator[tuple[Source, int]]:
         """Yield the positions in a request; an application may still know sources that it no longer has."""

@@ -68,7 +68,7 @@ class LogCursor:
                 return None
             place, records = found
             pieces = [
-                (piece[0].first, read_piece(blocks, self._data, self._ends, start, piece))
+                (piece[0].first, read_piece(blocks, self._data, self._ends, start, piece).messages())
                 for start, piece in pieces_of(place.data_start, records)
             ]
         except LogCorruptError:

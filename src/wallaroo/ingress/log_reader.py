@@ -29,6 +29,28 @@ PIECE_BYTES = 1 << 19
 _RECORDS_AT_ONCE = 4096
 
 
+class RawPiece(NamedTuple):
+    """Neighbouring messages as the log's files have them: the index of the first, and what is read of the files."""
+
+    first: int
+    data_start: int
+    """Where `data` begins in its file."""
+    ends: bytes
+    data: bytes
+
+    @property
+    def end(self) -> int:
+        """Return the index after the last message."""
+        return self.first + len(self.ends) // OFFSET_SIZE
+
+    def messages(self) -> list[bytes]:
+        """Return the messages."""
+        # Processes that only ask where a log ends do without Arrow.
+        from wallaroo.ingress.log_slices import cut_messages  # noqa: PLC0415
+
+        return cut_messages(self.data, self.ends, self.data_start)
+
+
 class LogReader:
     """The reading side of a log.
 
@@ -99,6 +121,11 @@ class LogReader:
         Raises:
             LogCorruptError: Some of the messages are damaged or gone; those before them have been yielded.
         """
+        for piece in self.read_raw(start, end):
+            yield piece.first, piece.messages()
+
+    def read_raw(self, start: int, end: int) -> Iterator[RawPiece]:
+        """Yield the same pieces as `read`, checked, but not cut into messages: for whoever passes them on."""
         with _Range(self.directory, start, end) as found:
             for span in found.spans:
                 yield from _read_span(span)
@@ -202,7 +229,7 @@ class _Range:
         )
 
 
-def _read_span(span: _Span) -> Iterator[tuple[int, list[bytes]]]:
+def _read_span(span: _Span) -> Iterator[RawPiece]:
     paths = span.blocks.paths
     records = (
         block
@@ -212,7 +239,7 @@ def _read_span(span: _Span) -> Iterator[tuple[int, list[bytes]]]:
     try:
         with paths.data.open("rb", buffering=0) as data, paths.ends.open("rb", buffering=0) as ends:
             for data_start, piece in pieces_of(span.blocks.data_start(span.low), records):
-                yield piece[0].first, read_piece(span.blocks, data.fileno(), ends.fileno(), data_start, piece)
+                yield read_piece(span.blocks, data.fileno(), ends.fileno(), data_start, piece)
     except FileNotFoundError as error:
         raise LogCorruptError(
             f"The messages from {span.blocks.first(span.low)} to {span.blocks.first(span.high)} cannot be "
@@ -236,21 +263,18 @@ def pieces_of(data_start: int, records: Iterable[Block]) -> Iterator[tuple[int, 
     yield piece_start, piece
 
 
-def read_piece(blocks: BlockIndex, data_file: int, ends_file: int, data_start: int, piece: list[Block]) -> list[bytes]:
+def read_piece(blocks: BlockIndex, data_file: int, ends_file: int, data_start: int, piece: list[Block]) -> RawPiece:
     """Return the messages of some neighbouring blocks of a segment, whose data begin at `data_start`.
 
     Raises:
         LogCorruptError: They do not match their checksums.
     """
-    # Processes that only ask where a log ends do without Arrow.
-    from wallaroo.ingress.log_slices import cut_messages  # noqa: PLC0415
-
     first = piece[0].first
     count = piece[-1].end - first
     data = os.pread(data_file, piece[-1].data_end - data_start, data_start)
     ends = os.pread(ends_file, OFFSET_SIZE * count, OFFSET_SIZE * (first - blocks.start))
     _check_piece(blocks, data_start, piece, memoryview(data), memoryview(ends))
-    return cut_messages(data, ends, data_start)
+    return RawPiece(first, data_start, ends, data)
 
 
 def _check_piece(blocks: BlockIndex, data_start: int, piece: list[Block], data: memoryview, ends: memoryview) -> None:

@@ -52,6 +52,11 @@ class IngressProcess:
         child = self._child
         return self._pid if child is not None and child.poll() is None else None
 
+    @property
+    def workers_port(self) -> int:
+        """Return the port at which workers on other machines find it, 0 where there are none."""
+        return self._config.workers_port
+
     def start(self) -> dict[str, tuple[str, int]]:
         """Start the process and return for each source that listens its address.
 
@@ -113,6 +118,8 @@ class IngressProcess:
             raise
         if line is not None and "ready" in line:
             self._pid = line["pid"]
+            # Those who know it find the process there also after it was started anew.
+            self._config = replace(self._config, workers_port=line["workers_port"])
             return {name: (host, port) for name, (host, port) in line["ready"].items()}
         child.wait()
         _close_pipes(child)

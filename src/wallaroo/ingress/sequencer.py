@@ -67,6 +67,10 @@ class Sequencer:
         self._waiting: deque[tuple[Range, int]] = deque()
         self._waiting_bytes = 0
         self._attempt = ""
+        self._past: set[str] = set()
+        """Attempts that have ended: one of their tasks may still be on its way here."""
+        self._starts_at = 0
+        """The block where all readers of this attempt begin, now or the next time that they come."""
         self._lines: dict[int, Line] = {}
         self._readers = 0
         self._replay: Iterator[SequencedBlock] = iter(())
@@ -98,18 +102,32 @@ class Sequencer:
 
         An `attempt` is one life of the query; a new one takes the place of the one before.
         """
-        if attempt != self._attempt or reader in self._lines or readers != self._readers:
-            self._leave_all()
-            self._attempt, self._readers = attempt, readers
+        if attempt == self._attempt and (reader in self._lines or start != self._starts_at):
+            # A task that is run once more, alone: see `left`.
+            self._end_attempt()
+        if attempt in self._past:
+            line.close()
+            return
+        if attempt != self._attempt:
+            self._end_attempt()
+            self._attempt, self._readers, self._starts_at = attempt, readers, start
         self._lines[reader] = line
         if len(self._lines) == readers:
             self._begin_epoch(start)
             self._pump()
 
     def left(self, reader: int, line: Line) -> None:
-        """Take note that a reader is gone; nobody gets anything until all have come anew."""
+        """Take note that a reader is gone before the epoch's end: with it this life of the query ends.
+
+        Spark may run a task that was lost once more, alone. Its neighbours would then have what it gets a second time.
+        """
         if self._lines.get(reader) is line:
             del self._lines[reader]
+            self._end_attempt()
+
+    def _end_attempt(self) -> None:
+        self._past.add(self._attempt)
+        self._leave_all()
 
     def _leave_all(self) -> None:
         for line in self._lines.values():
@@ -144,7 +162,7 @@ class Sequencer:
         if len(self._lines) < self._readers or not self._readers or self._ending:
             return None
         self._ending = True
-        end = self._next
+        end = self._starts_at = self._next
         for line in self._lines.values():
             line.send(FRAME.pack(end, -1))
         # They come anew for the next epoch.

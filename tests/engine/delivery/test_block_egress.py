@@ -50,7 +50,7 @@ def egress(make, tmp_path, server):
     plan.sources = ["p"]
     made = BlockEgress(plan, home, threading.Event(), notices.append)
     commits = Commits(tmp_path / "commit", tmp_path / "states")
-    hand_ins = HandIns(tmp_path / "socket", "token", commits, Expected(1, 1, lambda _: (0, 0)))
+    hand_ins = HandIns(str(tmp_path / "socket"), "token", commits, Expected(1, 1, lambda _: (0, 0)))
     made.attach(hand_ins, commits, Told(told))
     thread = threading.Thread(target=made.run)
     thread.start()
@@ -69,8 +69,8 @@ def task(egress):
     """Return a function that makes the line of a task."""
     lines = []
 
-    def make(attempt):
-        lines.append(HandIn(egress.hand_ins.address, "token", attempt, 0, 0))
+    def make(attempt, partition=0):
+        lines.append(HandIn(egress.hand_ins.address, "token", attempt, 0, partition))
         return lines[-1]
 
     yield make
@@ -130,7 +130,7 @@ def test_what_has_been_delivered_is_not_delivered_again_after_a_failure(egress, 
 
 def test_an_epoch_is_committed_when_all_before_it_is_delivered(egress, task):
     egress.begin("one")
-    line, other = task("one"), task("one")
+    line, other = task("one"), task("one", partition=1)
     saving = threading.Thread(target=line.saved, args=[1, {("s", 0): HEAD}])
     saving.start()
     assert egress.commits.block == 0

@@ -1,10 +1,11 @@
 """What tasks hand in to the driver, over real sockets."""
 
-import socket
+import contextlib
 import threading
 
 import pytest
 
+from wallaroo import peers
 from wallaroo.engine.delivery.hand_ins import Epoch, Expected, HandIns
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.stages.state_store import Place, StoredHead
@@ -13,6 +14,15 @@ from wallaroo.errors import WallarooError
 
 TOKEN = "secret"
 HEAD = StoredHead(b"[1]", {1: Place("file", 0)})
+
+
+def is_closed(connection):
+    """Wait until the other side closes a connection, in good order or not."""
+    connection.settimeout(60)
+    try:
+        return connection.recv(100) == b""
+    except ConnectionResetError:
+        return True
 
 
 def owner(name):
@@ -26,9 +36,10 @@ def commits(tmp_path):
     return made
 
 
-@pytest.fixture
-def hand_ins(tmp_path, commits):
-    made = HandIns(tmp_path / "socket", TOKEN, commits, Expected(outputs=2, saves=2, owner=owner))
+@pytest.fixture(params=["on one machine", "between machines"])
+def hand_ins(request, tmp_path, commits):
+    address = "127.0.0.1:0" if request.param == "between machines" else str(tmp_path / "socket")
+    made = HandIns(address, TOKEN, commits, Expected(outputs=2, saves=2, owner=owner))
     made.begin("now")
     yield made
     made.close()
@@ -110,14 +121,52 @@ def test_a_task_says_why_it_fails(hand_ins, task):
     [b"nonsense" * 100, FRAME.pack(HELLO, 0, 2) + b"{}", FRAME.pack(HELLO, 0, 1 << 31), FRAME.pack(3, 0, 2) + b"{}"],
 )
 def test_whoever_makes_no_sense_is_not_listened_to(hand_ins, bytes_sent):
-    with socket.socket(socket.AF_UNIX) as stranger:
-        stranger.connect(hand_ins.address)
+    with peers.dial(hand_ins.address) as stranger:
         stranger.sendall(bytes_sent)
-        stranger.shutdown(socket.SHUT_WR)
-        stranger.settimeout(10)
-        assert stranger.recv(100) == b""
+        assert is_closed(stranger)
 
 
-def test_without_the_token_nothing_is_told(task):
+@pytest.mark.parametrize("token", ["guessed", "", "sécret", 3, None])
+def test_without_the_token_nothing_is_told(task, token):
     with pytest.raises(ConnectionError):
-        task(0, token="guessed")
+        task(0, token=token)
+
+
+def test_who_says_too_little_is_not_waited_for(hand_ins):
+    with peers.dial(hand_ins.address) as stranger:
+        stranger.sendall(FRAME.pack(HELLO, 0, 100)[:5])
+        assert is_closed(stranger)
+
+
+def test_many_who_say_nothing_keep_no_task_out(hand_ins, task):
+    with contextlib.ExitStack() as opened:
+        silent = [opened.enter_context(peers.dial(hand_ins.address)) for _ in range(peers.MOST_STRANGERS + 10)]
+        assert is_closed(silent[0])
+        assert task(0).welcome.start == 5
+
+
+def test_a_task_that_is_run_once_more_within_an_epoch_is_not_let_in(hand_ins, task):
+    task(0)
+    with pytest.raises(ConnectionError):
+        task(0)
+    hand_ins.begin("again")
+    assert task(0, attempt="again").welcome.start == 5
+    hand_ins.release(7)
+    assert task(0, attempt="again").welcome.start == 5
+
+
+def test_fewer_tasks_may_share_the_work_from_the_next_attempt_on(hand_ins, task):
+    task(0).output(5, b"one of two")
+    hand_ins.begin("again", Expected(outputs=1, saves=1, owner=lambda _: (0, 0)))
+    assert hand_ins.next("again", 5, 0.05) is None
+    alone = task(0, attempt="again")
+    assert set(alone.welcome.heads) == {("s", 0), ("s", 1), ("s", 2)}
+    alone.output(5, b"all")
+    assert hand_ins.next("again", 5, 10) == [b"all"]
+
+
+def test_large_outputs_arrive_whole(hand_ins, task):
+    large = bytes(range(256)) * (1 << 16)
+    task(0).output(5, large)
+    task(1).output(5, b"")
+    assert hand_ins.next("now", 5, 60) == [large, b""]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from wallaroo.connectors.base import StoppedError
 from wallaroo.connectors.batch import Body
 from wallaroo.engine.delivery.egress import Egress
-from wallaroo.engine.delivery.hand_ins import Epoch, HandIns
+from wallaroo.engine.delivery.hand_ins import Epoch, Expected, HandIns
 from wallaroo.engine.delivery.progress import Progress
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.transport.chunks import load_records
@@ -40,13 +40,13 @@ class BlockEgress(Egress):
         self._at_hand: list[bytes] | Epoch | None = None
         self._told_of_room = False
 
-    def begin(self, attempt: str) -> int:
+    def begin(self, attempt: str, expected: Expected | None = None) -> int:
         """Start over from the last commit with a new life of the query; return the block where it begins.
 
         A block that is being delivered is not waited for: its receiver may take its time.
         """
         with self._committing:
-            self._hand_ins.begin(attempt)
+            self._hand_ins.begin(attempt, expected)
             return self._commits.block
 
     def run(self) -> None:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import hmac
 import json
-import os
 import socket
 import threading
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.stages.state_store import BucketName, StoredHead
-from wallaroo.engine.transport.hand_in import FAILED, HELLO, LONGEST_HELLO, OUTPUT, SAVED, read_frame
+from wallaroo.engine.transport.hand_in import FAILED, OUTPUT, SAVED, read_frame, read_hello
 from wallaroo.engine.transport.letters import Letter
+from wallaroo.peers import MOST_STRANGERS, host_and_port, joined, listen, without_delay
 
 
 class Expected(NamedTuple):
@@ -49,8 +48,7 @@ class _Task(NamedTuple):
 class HandIns:
     """Listens for tasks, and puts together what belongs to a block."""
 
-    def __init__(self, path: Path, token: str, commits: Commits, expected: Expected) -> None:
-        self.address = str(path)
+    def __init__(self, address: str, token: str, commits: Commits, expected: Expected) -> None:
         self._token = token
         self._commits = commits
         self._expected = expected
@@ -61,19 +59,23 @@ class HandIns:
         self._saved: defaultdict[int, dict[tuple[int, int], tuple[_Task, Any]]] = defaultdict(dict)
         self.failures: list[tuple[bool, str]] = []
         """What tasks have said of their end: whether it is one of our own errors, and its text."""
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        previous = os.umask(0o177)
-        try:
-            self._listener.bind(self.address)
-        finally:
-            os.umask(previous)
-        self._listener.listen(256)
+        self._greeted: set[tuple[int, int]] = set()
+        self._strangers: dict[socket.socket, None] = {}
+        self._listener = listen(address)
+        self.address = address
+        if not address.startswith("/"):
+            self.address = joined(host_and_port(address)[0], self._listener.getsockname()[1])
         threading.Thread(target=self._accept, name="wallaroo-hand-ins", daemon=True).start()
 
-    def begin(self, attempt: str) -> None:
-        """Start over from the last commit; what tasks of an earlier attempt hand in is no longer taken."""
+    def begin(self, attempt: str, expected: Expected | None = None) -> None:
+        """Start over from the last commit; what tasks of an earlier attempt hand in is no longer taken.
+
+        `expected` is given where another number of tasks shares the work.
+        """
         with self._changed:
             self.attempt = attempt
+            self._expected = expected or self._expected
+            self._greeted.clear()
             self._outputs.clear()
             self._saved.clear()
             self.failures.clear()
@@ -113,6 +115,7 @@ class HandIns:
         """Let the tasks of an epoch end: it is committed."""
         with self._changed:
             tasks = [task for task, _ in self._saved.pop(block, {}).values()]
+            self._greeted.clear()
         for task in tasks:
             with suppress(OSError):
                 task.connection.sendall(b"committed\n")
@@ -132,31 +135,45 @@ class HandIns:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
+            self._make_room()
+            self._strangers[connection] = None
             threading.Thread(target=self._serve, args=[connection], daemon=True).start()
+
+    def _make_room(self) -> None:
+        """Let the stranger go that has taken longest, if there are too many: a task of ours speaks at once."""
+        with suppress(OSError, StopIteration, RuntimeError):  # It may have spoken, or gone, at this very moment.
+            if len(self._strangers) >= MOST_STRANGERS:
+                next(iter(self._strangers)).shutdown(socket.SHUT_RDWR)
 
     def _serve(self, connection: socket.socket) -> None:
         with (
             connection,
             connection.makefile("rb", buffering=1 << 18) as stream,
-            suppress(OSError, ValueError, KeyError),
+            suppress(OSError, ValueError, KeyError, TypeError),
         ):
-            task = self._greet(connection, stream)
+            try:
+                task = self._greet(connection)
+            finally:
+                self._strangers.pop(connection, None)
             while task is not None and (frame := read_frame(stream)) is not None:
                 self._take(task, *frame)
 
-    def _greet(self, connection: socket.socket, stream: Any) -> _Task | None:
-        frame = read_frame(stream, LONGEST_HELLO)
-        if frame is None or frame[0] != HELLO:
-            return None
-        hello = json.loads(frame[2])
-        if not hmac.compare_digest(str(hello["token"]), self._token):
+    def _greet(self, connection: socket.socket) -> _Task | None:
+        hello = read_hello(connection)
+        if not hmac.compare_digest(str(hello["token"]).encode(), self._token.encode()):
             return None
         task = _Task(hello["attempt"], hello["level"], hello["partition"], connection)
         mine = (task.level, task.partition)
-        heads = [
-            [*name, head.as_json()] for name, head in self._commits.heads.items() if self._expected.owner(name) == mine
-        ]
-        welcome = {"start": self._commits.block, "heads": heads}
+        with self._changed:
+            if task.attempt != self.attempt or mine in self._greeted:
+                # One that Spark runs a second time within an epoch would get only the rest of what it needs. Without
+                # an answer it fails, and the query with it, which then starts over as a whole.
+                return None
+            self._greeted.add(mine)
+            heads = {name: head for name, head in self._commits.heads.items() if self._expected.owner(name) == mine}
+            start = self._commits.block
+        without_delay(connection)
+        welcome = {"start": start, "heads": [[*name, head.as_json()] for name, head in heads.items()]}
         connection.sendall(json.dumps(welcome).encode() + b"\n")
         return task
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 DRIVER_MEMORY = "1g"
 _ATTEMPTS = 4
-_SHUFFLE = "spark.shuffle.manager.incremental"
+_REAL_TIME = "spark.sql.streaming.realTimeMode.allowlistCheck"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 
 _SETTINGS = {
@@ -160,7 +160,7 @@ def spark_session(  # noqa: PLR0913, PLR0917 - the parts of a session
         # Otherwise Spark's Python processes would look for modules in the current folder first.
         with environment(**found, PYTHONSAFEPATH="1", **names_understood()):
             jvm = running.enter_context(_jvm(settings, home, temporary, guarded=options.local))
-            session = _session(settings, home, jvm, cache)
+            session = _session(settings, home, jvm, cache, local=options.local)
         with _stopped_in_order(session, jvm, archive):
             if options.local:
                 quicken_local_files(session)
@@ -189,7 +189,7 @@ def _jvm(settings: dict[str, str], home: Home, temporary: Path, *, guarded: bool
         jvm.kill()
 
 
-def _session(settings: dict[str, str], home: Home, jvm: Jvm, cache: Path | None) -> SparkSession:
+def _session(settings: dict[str, str], home: Home, jvm: Jvm, cache: Path | None, *, local: bool) -> SparkSession:
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -200,9 +200,11 @@ def _session(settings: dict[str, str], home: Home, jvm: Jvm, cache: Path | None)
     try:
         jvm.wait_until_up()
         bridge = Bridge(jvm)
-        if settings.get(_SHUFFLE, "").startswith("wallaroo."):
-            load_classes(bridge, cache, jvm.folder)
+        classes = load_classes(bridge, cache, jvm.folder) if _REAL_TIME in settings else None
         context = SparkContext(conf=conf, gateway=bridge)
+        if classes and not local:
+            # Executors get it with their first task.
+            context._jsc.addJar(classes.as_uri())  # noqa: SLF001 - the only way to it
         # It would print a traceback when the JVM goes away; that is noticed, and told, elsewhere.
         context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign] # noqa: SLF001
     except Exception as error:

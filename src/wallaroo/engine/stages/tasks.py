@@ -22,6 +22,7 @@ from wallaroo.engine.transport.buckets import spread_ids
 from wallaroo.engine.transport.hand_in import HandIn
 from wallaroo.engine.transport.shares import Chunk, pack_share, unpack_share
 from wallaroo.engine.transport.shipping import PlanRef
+from wallaroo.ingress.fetching import FetchedMessages
 from wallaroo.ingress.sequence import unpack_block
 
 COLUMNS = "part int, block long, sender int, share binary"
@@ -45,6 +46,8 @@ class TaskSettings:
     levels: int
     states: str
     """The folder of the states' files."""
+    messages: str = ""
+    """Where messages are fetched from; where it is empty, they are read from the logs of this machine."""
 
 
 def end_before(block: int) -> int:
@@ -57,12 +60,12 @@ def end_before(block: int) -> int:
 
 
 @lru_cache(maxsize=1)
-def worker_for(ref: PlanRef) -> BlockWorker:
-    """Return this process's worker for a plan."""
+def worker_for(ref: PlanRef, messages: str, token: str) -> BlockWorker:
+    """Return this process's worker for a plan, which has its messages from the address `messages`, if there is one."""
     catch_streams()
     # Messages come and go by the ten thousand; Python's own setting looks for garbage after every 700.
     gc.set_threshold(50_000, 20, 20)
-    return BlockWorker(ref.load())
+    return BlockWorker(ref.load(), FetchedMessages(messages, token) if messages else None)
 
 
 def first_stage(settings: TaskSettings) -> Callable[[Batches], Batches]:
@@ -70,7 +73,7 @@ def first_stage(settings: TaskSettings) -> Callable[[Batches], Batches]:
 
     def run(batches: Batches) -> Batches:
         with _line(settings, -1) as (driver, partition):
-            worker = worker_for(settings.plan)
+            worker = worker_for(settings.plan, settings.messages, settings.token)
             worker.prepare_sources()
             shuffle = _Shuffle(settings.partitions, partition)
             for number, record in _rows(batches, 1):
@@ -97,7 +100,7 @@ def later_stage(settings: TaskSettings, level: int) -> Callable[[Batches], Batch
             _line(settings, level) as (driver, partition),
             closing(StateFiles(Path(settings.states), driver.welcome.heads)) as files,
         ):
-            worker = worker_for(settings.plan)
+            worker = worker_for(settings.plan, settings.messages, settings.token)
             worker.prepare_level(level)
             stage = worker.open_stage(level, partition, settings.partitions, files)
             shuffle = _Shuffle(settings.partitions, partition)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
+import time
 from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from wallaroo.connectors.batch import Body
 from wallaroo.engine.stages.state_store import BucketName, StoredHead
 from wallaroo.engine.transport.letters import Letter
 from wallaroo.errors import WallarooError
+from wallaroo.peers import HELLO_SECONDS, dial, receive_exactly
 
 FRAME = Struct("<BqI")
 HELLO, OUTPUT, SAVED, FAILED = range(4)
@@ -34,11 +35,10 @@ class HandIn:
     """A task's line to the driver."""
 
     def __init__(self, address: str, token: str, attempt: str, level: int, partition: int) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket = dial(address)
         self._stream = self._socket.makefile("rb")
         hello = {"token": token, "attempt": attempt, "level": level, "partition": partition}
         try:
-            self._socket.connect(address)
             self._send(HELLO, 0, json.dumps(hello).encode())
             answer = json.loads(self._line())
         except BaseException:
@@ -79,13 +79,27 @@ class HandIn:
         self._socket.close()
 
 
-def read_frame(stream: Any, longest: int = sys.maxsize) -> tuple[int, int, bytes] | None:
-    """Return the next frame, None at the end, or where it is longer than it may be."""
+def read_frame(stream: Any) -> tuple[int, int, bytes] | None:
+    """Return the next frame, None at the end."""
     head = stream.read(FRAME.size)
     if len(head) < FRAME.size:
         return None
     kind, block, length = FRAME.unpack(head)
-    if length > longest:
-        return None
     body = stream.read(length)
     return (kind, block, body) if len(body) == length else None
+
+
+def read_hello(connection: socket.socket) -> Any:
+    """Return what somebody who has connected says first.
+
+    Raises:
+        ValueError: It is no hello, or longer than one can be.
+        OSError: It has not come in time.
+    """
+    deadline = time.monotonic() + HELLO_SECONDS
+    kind, _, length = FRAME.unpack(receive_exactly(connection, FRAME.size, deadline))
+    if kind != HELLO or length > LONGEST_HELLO:
+        raise ValueError("not a hello")
+    hello = json.loads(receive_exactly(connection, length, deadline))
+    connection.settimeout(None)
+    return hello

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import zipfile
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -38,6 +38,8 @@ class PlanRef:
 
     path: str
     digest: str
+    parcel: bytes = field(default=b"", repr=False, compare=False)
+    """What is in the file, for workers on machines that do not have it."""
 
     @classmethod
     def write(cls, plan: Plan, path: Path) -> PlanRef:
@@ -45,6 +47,10 @@ class PlanRef:
         parcel = _packed(plan)
         write_atomically(path, parcel)
         return cls(str(path), hashlib.sha256(parcel).hexdigest())
+
+    def with_parcel(self) -> PlanRef:
+        """Return a reference that brings the plan along."""
+        return replace(self, parcel=Path(self.path).read_bytes())
 
     def load(self) -> Plan:
         """Return the plan; the application in it is built here, the first time."""
@@ -62,7 +68,7 @@ def _packed(plan: Plan) -> bytes:
 def _load_plan(ref: PlanRef) -> Plan:
     # It is meant for this process: programs that user code starts find what is beside them, as ever.
     os.environ.pop("PYTHONSAFEPATH", None)
-    parcel = Path(ref.path).read_bytes()
+    parcel = ref.parcel or Path(ref.path).read_bytes()
     if hashlib.sha256(parcel).hexdigest() != ref.digest:
         raise WallarooError(f"{ref.path} is not the plan of this run: another run has overwritten it.")
     told = json.loads(parcel)

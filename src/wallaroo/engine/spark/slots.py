@@ -1,0 +1,89 @@
+"""How many tasks a cluster can run at the same time: all tasks of all stages of the query have to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from wallaroo.errors import SparkStartError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_DEFAULT_PROFILE = 0
+_LOOK_SECONDS = 0.1
+_SETTLED_SECONDS = 3.0
+"""How long after the last executor another one may report, where nobody has said how many there will be."""
+_PATIENCE_SECONDS = 20.0
+"""The same, where there are not enough."""
+_LONG_PATIENCE_SECONDS = 120.0
+"""The same, where an application that has run cannot go on at all: whoever mends a cluster may start it anew."""
+
+
+def slots_of(context: SparkContext) -> int:
+    """Return how many tasks the executors that have reported can run at the same time."""
+    scheduler = context._jsc.sc().dagScheduler()  # noqa: SLF001 - the only way to it
+    return int(scheduler.maxConcurrentTasksForProfile(_DEFAULT_PROFILE))
+
+
+def free_slots_of(context: SparkContext) -> int:
+    """Return how many more tasks they can run than they do."""
+    scheduler = context._jsc.sc().dagScheduler()  # noqa: SLF001
+    nothing = context._jvm.PythonUtils.toSeq([]).toSet()  # type: ignore[union-attr] # noqa: SLF001
+    return slots_of(context) - int(scheduler.outstandingTasksForOtherWork(_DEFAULT_PROFILE, nothing))
+
+
+def tasks_of_a_stage(slots: Callable[[], int], stages: int, asked: int | None) -> int:
+    """Return how many tasks each stage of a query gets, when enough executors have reported.
+
+    `asked` is what the user wants; otherwise all that the cluster offers is used.
+
+    Raises:
+        SparkStartError: The cluster does not have that much.
+    """
+    found = wait_for_slots(slots, stages * (asked or 1), more=asked is None)
+    fits = found // stages
+    if fits < (asked or 1):
+        raise SparkStartError(_too_few(found, stages, asked or 1, fits))
+    return asked or fits
+
+
+def tasks_that_fit(slots: Callable[[], int], stages: int, most: int) -> int:
+    """Return how many tasks each stage can have, up to `most`, when executors that come back have had their time."""
+    found = wait_for_slots(slots, stages * most)
+    if found < stages:
+        found = wait_for_slots(slots, stages, patience=_LONG_PATIENCE_SECONDS)
+    return min(found // stages, most)
+
+
+def wait_for_slots(
+    slots: Callable[[], int], enough: int, *, more: bool = False, patience: float = _PATIENCE_SECONDS
+) -> int:
+    """Return how many slots there are, once there are enough, or none have come for a while.
+
+    With `more`, those that come soon after that are waited for, too.
+    """
+    found = 0
+    last_came = time.monotonic()
+    while True:
+        if (now := slots()) > found:
+            last_came = time.monotonic()
+        found = now
+        is_enough = found >= enough
+        if is_enough and not more:
+            return found
+        if time.monotonic() - last_came > (_SETTLED_SECONDS if is_enough else patience):
+            return found
+        time.sleep(_LOOK_SECONDS)
+
+
+def _too_few(found: int, stages: int, tasks: int, fits: int) -> str:
+    """Say how many cores are needed, how many there are, and what to do."""
+    each = f"{stages} stages, each" if stages > 1 else "one stage"
+    workers = f"{tasks} workers" if tasks > 1 else "1 worker"
+    way_out = f"start with --worker-count {fits}" if fits else "stop what else runs there"
+    return (
+        f"The cluster has too few cores: this application needs {stages * tasks} of them at the same time ({each} with "
+        f"{workers}), and {found} {'is' if found == 1 else 'are'} there for it. Give the cluster more, or {way_out}."
+    )
