@@ -61,12 +61,12 @@ class Blocks:
 
     def compute(self, block):
         levels = len(self.plan.layout.levels)
-        shares = self.chance.choice(self.workers).run_first(block, self.partitions if levels else 1)
+        shares = self.run_first(block, self.partitions if levels else 1)
         incoming = [[pack_share(share)] for share in shares]
         for level in range(levels):
             outgoing = [[] for _ in range(self.partitions)]
             for partition, mine in enumerate(incoming):
-                onward = self.stage(level, partition).run(map(unpack_share, mine))
+                onward = self.run_stage(level, partition, block, map(unpack_share, mine))
                 for target, share in enumerate(onward):
                     outgoing[target].append(pack_share(share))
             incoming = outgoing
@@ -81,6 +81,12 @@ class Blocks:
                 self.letters += load_records(chunk.body)
             elif chunk.route == PRINTED:
                 self.printed += bytes(chunk.body).decode()
+
+    def run_first(self, block, partitions):
+        return self.chance.choice(self.workers).run_first(block, partitions)
+
+    def run_stage(self, level, partition, block, shares):
+        return self.stage(level, partition).run(shares)
 
     def stage(self, level, partition):
         if (level, partition) not in self.stages:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from wallaroo.connectors.base import StoppedError
 from wallaroo.engine.delivery.block_egress import BlockEgress
+from wallaroo.engine.delivery.deaths import Deaths
 from wallaroo.engine.delivery.hand_ins import Expected, HandIns
 from wallaroo.engine.delivery.ledger import Ledger
 from wallaroo.engine.directory.commit import Commits
@@ -20,14 +21,14 @@ from wallaroo.engine.directory.going_on import start_fresh
 from wallaroo.engine.directory.home import COMMIT
 from wallaroo.engine.directory.layouts import fitted, new_layout
 from wallaroo.engine.directory.run_folder import run_folder
+from wallaroo.engine.failure import Failure, Kind
 from wallaroo.engine.main import Run, Stop
 from wallaroo.engine.plan import Layout, Plan
-from wallaroo.engine.spark.failures import account, cannot_go_on, cause, last_words
+from wallaroo.engine.spark.failures import cannot_go_on, failure_of_query, failure_of_start, last_words
 from wallaroo.engine.spark.java import java_home
 from wallaroo.engine.spark.session import spark_session
 from wallaroo.engine.stages.state_store import BucketName
 from wallaroo.engine.transport.shipping import PlanRef, own_serializers
-from wallaroo.errors import ErrorPolicyError
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig
 from wallaroo.ingress.process import IngressProcess
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
 BUCKETS = 128
 """Into how many parts a partitioned state is cut: so many tasks can share it."""
 _MOST_TASKS_BY_DEFAULT = 8
-_TRIES = 4
 _LOOK_SECONDS = 0.01
+_END_SECONDS = 2.0
+"""How long to wait for the line of a worker to end that has made the query fail: it was before Spark could notice."""
 
 REAL_TIME = {
     # Python operators are not on the list of what Spark has tried in this mode.
@@ -66,8 +68,8 @@ class BlockRun(Run):
 
     def _start(self) -> None:
         self._attempt = ""
-        self._tries = 0
-        self._blocks_at_failure = 0
+        self._left = ""
+        self._deaths = Deaths()
         if self.options.reset:
             start_fresh(self.home, self._say)
         self.home.refuse_the_other_way(in_batches=False)
@@ -147,7 +149,9 @@ class BlockRun(Run):
             return plan.layout.states[name[0]].level, plan.placement(name[0], tasks)(name[1])
 
         expected = Expected(tasks if levels else 1, tasks * max(levels, 1), owner)
-        self._hand_ins = HandIns(self._folder / "outputs", self._token, commits, expected)
+        self._notes = self._folder / "notes"
+        self._notes.mkdir(mode=0o700)
+        self._hand_ins = HandIns(self._folder / "outputs", self._token, commits, expected, self._deaths, self._notes)
         self._cleanup.callback(self._hand_ins.close)
         egress = BlockEgress(
             plan,
@@ -182,6 +186,7 @@ class BlockRun(Run):
             readers=self._tasks,
             levels=self._levels,
             states=str(self.home.path / "states"),
+            notes=str(self._notes),
         )
         # Spark's own notes of where it is are of no use behind this attempt: the commit says where to begin.
         notes = self._folder / "query" / self._attempt
@@ -200,29 +205,45 @@ class BlockRun(Run):
             if isinstance(self._blocks.failure, StoppedError):
                 return False
             raise self._blocks.failure
+        self._comeback.progress(self._blocks.batches)
         active = self._is_active()
         if active:
+            if (held_up := self._blocks.held_up) is not None:
+                self._comeback.hold_up(str(held_up))
             self._egress.sum_up()
             return True
-        known = [text for is_known, text in self._hand_ins.failures if is_known]
-        if active is None:
-            reason = last_words(self.home)
-        else:
-            failure = self._query.exception()
-            reason = known[0] if known else cause(account(failure)) if failure is not None else "its query has ended"
-        if self._blocks.batches > self._blocks_at_failure:
-            self._tries = 0
-        self._blocks_at_failure = self._blocks.batches
-        self._tries += 1
-        if known or self._tries > _TRIES:
-            raise cannot_go_on(reason, self.home)
-        self._warn(f"Processing failed: {reason.rstrip('.')}. It goes on from the last commit; nothing is lost.")
-        if active is None:
-            self._spark.close()
-            self._start_spark()
-        self._begin_query()
-        self._client.tick()
-        return True
+        return self._comes_back(Failure(Kind.LOST, last_words(self.home)) if active is None else self._failure())
+
+    def _failure(self) -> Failure:
+        """Return why the query has failed; where a worker died, take note of what it was at."""
+        told = failure_of_query(self._query)
+        if told.kind == Kind.INGRESS:
+            return told
+        end = self._hand_ins.first_end(_END_SECONDS)
+        if end is None:
+            return told
+        if end.failure is not None:
+            return end.failure
+        if end.death is not None:
+            self._deaths.take(end.death)
+        return told
+
+    def _comes_back(self, failure: Failure) -> bool:
+        """Start the query again from the last commit, when it may; return false where the run is to stop instead."""
+        while self._comeback.wait(failure, self._blocks.batches, self._deaths.fatal_calls()):
+            try:
+                if self._is_active() is None:
+                    self._spark.close()
+                    self._start_spark()
+                self._begin_query()
+                # A block without messages shows that all is well again, also where no message comes.
+                self._client.tick()
+            except Exception as error:  # noqa: BLE001 - Spark's own, of many classes; it is looked at above
+                failure = failure_of_start(error)
+            else:
+                return True
+        self._left = failure.text
+        return False
 
     def _is_active(self) -> bool | None:
         """Tell whether the query runs; None where there is no Spark any more to ask."""
@@ -239,7 +260,11 @@ class BlockRun(Run):
         self._client.drain()
         end = self._client.end_epoch()
         while end is not None and self._commits.block < end and not stop.at_once.is_set():
-            if self._blocks.failure is not None or not self._is_active():
+            if self._blocks.held_up is not None:
+                self._left = str(self._blocks.held_up)
+            elif not self._is_active():
+                self._left = "its query has ended"
+            if self._left or self._blocks.failure is not None:
                 break
             time.sleep(_LOOK_SECONDS)
 
@@ -248,8 +273,10 @@ class BlockRun(Run):
             self._query.stop()
 
     def _raise_failure(self) -> None:
-        if isinstance(self._blocks.failure, ErrorPolicyError):
+        if self._blocks.failure is not None and not isinstance(self._blocks.failure, StoppedError):
             raise self._blocks.failure
+        if self._left:
+            self._warn(f"The blocks under way are left to the next run: {self._left}")
 
 
 class Teller:

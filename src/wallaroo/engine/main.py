@@ -30,7 +30,7 @@ from wallaroo.engine.directory.progress import read_progress
 from wallaroo.engine.directory.recorded_paths import renew_recorded_paths
 from wallaroo.engine.directory.run_folder import run_folder, temporary_folder
 from wallaroo.engine.plan import Layout, Plan
-from wallaroo.engine.spark.failures import account, cannot_go_on, cause, told_plainly
+from wallaroo.engine.spark.failures import account, cannot_go_on, cause, failure_in, told_plainly
 from wallaroo.engine.spark.java import java_home
 from wallaroo.engine.spark.memory import available
 from wallaroo.engine.spark.message_room import fitting_limits, largest_message
@@ -295,7 +295,9 @@ class Run:
         failure: Exception | None = self._query.exception()
         if failure is None or isinstance(self._egress.failure, StoppedError):
             return False
-        while self._comeback.wait(account(failure), self._egress.batches, self._egress.fatal_calls(account(failure))):
+        while self._comeback.wait(
+            failure_in(account(failure)), self._egress.batches, self._egress.fatal_calls(account(failure))
+        ):
             try:
                 self._query = self._launch()
             except Exception as error:  # noqa: BLE001 - Spark's own, of many classes; it is looked at above
@@ -342,7 +344,7 @@ class Run:
         if error is None:
             return
         reason = cause(account(error))
-        if not self._comeback.passes(account(error)):
+        if not self._comeback.passes(failure_in(account(error))):
             raise cannot_go_on(reason, self.home)
         self._warn(f"The batch under way is left to the next run: {reason}")
 

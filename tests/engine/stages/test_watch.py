@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from tests.engine.query import Query
 
-from wallaroo.engine.stages.watch import Attempts, Running, Watch, WorkerDiedError
+from wallaroo.engine.stages.attempts import Attempts, Running
+from wallaroo.engine.stages.watch import Watch, WorkerDiedError
 from wallaroo.engine.stages.worker import Worker
 from wallaroo.engine.transport.chunks import DEAD_LETTERS, load_records
 from wallaroo.engine.transport.notes import Attempt, Deaths, NoteWriter, Task, blame, blame_before, forget_deaths

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from wallaroo.engine.plan import StepRoute
 from wallaroo.engine.stages.origins import Noted, NotingOutbox
 from wallaroo.engine.stages.outbox import USER_ERRORS
+from wallaroo.engine.stages.watch import Watch
 from wallaroo.engine.transport.letters import serializer_bytes
 from wallaroo.engine.transport.shares import Chunk
 from wallaroo.ingress.sequence import SequencedBlock
@@ -86,7 +87,8 @@ class BlockRetracing:
 
     def _noted(self, route: int, part: int, key: Any) -> list[Noted]:
         """Return the messages for a key in one part of the block's output, with where each came from."""
-        outbox = NotingOutbox(self._worker.plan)
+        fatal = self._worker.fatal_first_calls.get(self._block.number)
+        outbox = NotingOutbox(self._worker.plan, Watch(fatal) if fatal else None)
         for at, _ in enumerate(self._worker.run_ranges(self._block, outbox, self._lines(outbox).__getitem__)):
             if at == part:
                 return outbox.noted(route, key)

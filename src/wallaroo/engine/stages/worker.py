@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from wallaroo.engine.plan import Plan, StepRoute
+from wallaroo.engine.stages.attempts import Attempts, running_now
 from wallaroo.engine.stages.first_stage import FirstStage, PipelineLine, SourceLine
 from wallaroo.engine.stages.origins import ArrivedChunk, Retracing
 from wallaroo.engine.stages.outbox import USER_ERRORS, NotPicklableError, Outbox
@@ -19,7 +20,6 @@ from wallaroo.engine.stages.printing import catch_streams
 from wallaroo.engine.stages.replaying import SEQUENCE, ReplayLine
 from wallaroo.engine.stages.state import Bucket, BucketStore, StateLog
 from wallaroo.engine.stages.stateful import BucketRun, StateStep
-from wallaroo.engine.stages.watch import Attempts, running_now
 from wallaroo.engine.transport.buckets import spark_hash
 from wallaroo.engine.transport.chunks import NUDGE, Chunk
 from wallaroo.engine.transport.letters import PACKED

@@ -22,10 +22,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from wallaroo.engine.transport.worker_notes import step_of
+
 _FATAL = 2
 """A call at which so many processes have died is not made again."""
 
-_BEHIND_LABEL = "\t"
 _CALL_AT = 256
 _TRACE_AT = 512
 _BLAMED = "blamed"
@@ -78,11 +79,6 @@ class Task(NamedTuple):
 
 def _digest(thing: Any) -> str:
     return hashlib.blake2b(repr(thing).encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
-
-
-def call_name(label: str, which: str) -> str:
-    """Return the name of a call: of the step with this label, and for which message."""
-    return f"{label}{_BEHIND_LABEL}{which}"
 
 
 class NoteWriter:
@@ -158,7 +154,7 @@ class Deaths:
 
     def steps(self) -> dict[str, str]:
         """Return the calls, in all tasks, that are not to be made again, each with the step that is called."""
-        return {f"{task} {call}": call.partition(_BEHIND_LABEL)[0] for task, call in self._fatal()}
+        return {f"{task} {call}": step_of(call) for task, call in self._fatal()}
 
     def _fatal(self) -> dict[tuple[str, str], str]:
         times = Counter((note.task, note.call) for note in self._counted)
