@@ -77,17 +77,23 @@ class Blocks:
     def chunks_of(self, block):
         """Compute a block, and return what reaches the driver, in its order."""
         levels = len(self.plan.layout.levels)
-        shares = self.choose(self.workers).run_first(block, self.partitions if levels else 1)
+        shares = self.run_first(block, self.partitions if levels else 1)
         incoming = [[pack_share(share)] for share in shares]
         for level in range(levels):
             outgoing = [[] for _ in range(self.partitions)]
             for partition, mine in enumerate(incoming):
-                onward = self.stage(level, partition).run(map(unpack_share, mine))
+                onward = self.run_stage(level, partition, block, map(unpack_share, mine))
                 for target, share in enumerate(onward):
                     outgoing[target].append(pack_share(share))
             incoming = outgoing
         chunks = [chunk for mine in incoming for share in mine for chunk in unpack_share(share)]
         return sorted(chunks, key=lambda chunk: (chunk.route, chunk.part))
+
+    def run_first(self, block, partitions):
+        return self.choose(self.workers).run_first(block, partitions)
+
+    def run_stage(self, level, partition, block, shares):
+        return self.stage(level, partition).run(shares)
 
     def stage(self, level, partition):
         if (level, partition) not in self.stages:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from wallaroo.connectors.base import StoppedError
 from wallaroo.engine.delivery.block_egress import BlockEgress
+from wallaroo.engine.delivery.deaths import Deaths
 from wallaroo.engine.delivery.hand_ins import Expected, HandIns
 from wallaroo.engine.delivery.ledger import Ledger
 from wallaroo.engine.delivery.progress import ReportedProgress
@@ -21,16 +22,16 @@ from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import COMMIT
 from wallaroo.engine.directory.resume import check_sources, layout_for, skip_what_is_damaged, start_fresh
 from wallaroo.engine.directory.run_folder import run_folder
+from wallaroo.engine.failure import Failure, Kind
 from wallaroo.engine.main import Run, Stop
 from wallaroo.engine.plan import Layout, Plan
-from wallaroo.engine.spark.failures import account, cannot_go_on, cause, last_words
+from wallaroo.engine.spark.failures import cannot_go_on, failure_of_query, failure_of_start, last_words
 from wallaroo.engine.spark.java import java_home
 from wallaroo.engine.spark.reach import reach
 from wallaroo.engine.spark.session import spark_session
 from wallaroo.engine.spark.slots import free_slots_of, slots_of, tasks_of_a_stage, tasks_that_fit
 from wallaroo.engine.stages.state_store import BucketName
 from wallaroo.engine.transport.shipping import PlanRef, bundle_modules, own_serializers
-from wallaroo.errors import ErrorPolicyError
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import EPOCH_SECONDS, IngressConfig
 from wallaroo.ingress.process import IngressProcess
@@ -46,8 +47,9 @@ BUCKETS = 128
 _MOST_TASKS_BY_DEFAULT = 8
 _SHORTEST_EPOCH = 0.2
 """In seconds. The change from one epoch to the next takes about as long."""
-_TRIES = 4
 _LOOK_SECONDS = 0.01
+_END_SECONDS = 2.0
+"""How long to wait for the line of a worker to end that has made the query fail: it was before Spark could notice."""
 
 REAL_TIME = {
     # Python operators are not on the list of what Spark has tried in this mode.
@@ -81,8 +83,8 @@ class BlockRun(Run):
 
     def _start(self) -> None:
         self._attempt = ""
-        self._tries = 0
-        self._blocks_at_failure = 0
+        self._left = ""
+        self._deaths = Deaths()
         if self.options.reset:
             start_fresh(self.home, self._say)
         self.home.recorded_layout()  # Nothing is touched in a directory of another version's.
@@ -196,7 +198,10 @@ class BlockRun(Run):
 
     def _start_egress(self, plan: Plan, commits: Commits) -> None:
         address = joined(self._reach.bind, 0) if self._reach else f"{self._folder}/outputs"
-        self._hand_ins = HandIns(address, self._token, commits, self._expected())
+        self._notes = None if self._reach else self._folder / "notes"
+        if self._notes is not None:
+            self._notes.mkdir(mode=0o700)
+        self._hand_ins = HandIns(address, self._token, commits, self._expected(), self._deaths, self._notes)
         self._cleanup.callback(self._hand_ins.close)
         egress = BlockEgress(
             plan,
@@ -250,6 +255,7 @@ class BlockRun(Run):
             levels=self._levels,
             states=str(self.home.states),
             messages=self._messages,
+            notes=str(self._notes or ""),
         )
         # Spark's own notes of where it is are of no use behind this attempt: the commit says where to begin.
         notes = self._folder / "query" / self._attempt
@@ -269,29 +275,45 @@ class BlockRun(Run):
             if isinstance(self._blocks.failure, StoppedError):
                 return False
             raise self._blocks.failure
+        self._comeback.progress(self._blocks.batches)
         active = self._is_active()
         if active:
+            if (held_up := self._blocks.held_up) is not None:
+                self._comeback.hold_up(str(held_up))
             self._egress.sum_up()
             return True
-        known = [text for is_known, text in self._hand_ins.failures if is_known]
-        if active is None:
-            reason = last_words(self.home)
-        else:
-            failure = self._query.exception()
-            reason = known[0] if known else cause(account(failure)) if failure is not None else "its query has ended"
-        if self._blocks.batches > self._blocks_at_failure:
-            self._tries = 0
-        self._blocks_at_failure = self._blocks.batches
-        self._tries += 1
-        if known or self._tries > _TRIES:
-            raise cannot_go_on(reason, self.home)
-        self._warn(f"Processing failed: {reason.rstrip('.')}. It goes on from the last commit; nothing is lost.")
-        if active is None:
-            self._spark.close()
-            self._start_spark()
-        self._begin_query()
-        self._client.tick()
-        return True
+        return self._comes_back(Failure(Kind.LOST, last_words(self.home)) if active is None else self._failure())
+
+    def _failure(self) -> Failure:
+        """Return why the query has failed; where a worker died, take note of what it was at."""
+        told = failure_of_query(self._query)
+        if told.kind == Kind.INGRESS:
+            return told
+        end = self._hand_ins.first_end(_END_SECONDS)
+        if end is None:
+            return told
+        if end.failure is not None:
+            return end.failure
+        if end.death is not None:
+            self._deaths.take(end.death)
+        return told
+
+    def _comes_back(self, failure: Failure) -> bool:
+        """Start the query again from the last commit, when it may; return false where the run is to stop instead."""
+        while self._comeback.wait(failure, self._blocks.batches, self._deaths.fatal_calls()):
+            try:
+                if self._is_active() is None:
+                    self._spark.close()
+                    self._start_spark()
+                self._begin_query()
+                # A block without messages shows that all is well again, also where no message comes.
+                self._client.tick()
+            except Exception as error:  # noqa: BLE001 - Spark's own, of many classes; it is looked at above
+                failure = failure_of_start(error)
+            else:
+                return True
+        self._left = failure.text
+        return False
 
     def _is_active(self) -> bool | None:
         """Tell whether the query runs; None where there is no Spark any more to ask."""
@@ -308,7 +330,11 @@ class BlockRun(Run):
         self._client.drain()
         end = self._client.end_epoch()
         while end is not None and self._commits.block < end and not stop.at_once.is_set():
-            if self._blocks.failure is not None or not self._is_active():
+            if self._blocks.held_up is not None:
+                self._left = str(self._blocks.held_up)
+            elif not self._is_active():
+                self._left = "its query has ended"
+            if self._left or self._blocks.failure is not None:
                 break
             time.sleep(_LOOK_SECONDS)
 
@@ -317,8 +343,10 @@ class BlockRun(Run):
             self._query.stop()
 
     def _raise_failure(self) -> None:
-        if isinstance(self._blocks.failure, ErrorPolicyError):
+        if self._blocks.failure is not None and not isinstance(self._blocks.failure, StoppedError):
             raise self._blocks.failure
+        if self._left:
+            self._warn(f"The blocks under way are left to the next run: {self._left}")
 
 
 def _cores(master: str) -> int:

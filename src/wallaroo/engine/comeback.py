@@ -1,12 +1,11 @@
 """Failures that pass: what to wait for, and for how long, before a query that has failed is started again.
 
-A full disk is waited for as long as it takes. Workers that died, outputs that are gone, or an ingress that did not
-answer get a few more tries. A message that kills its worker again and again is found meanwhile, and left out.
+A full disk is waited for as long as it takes. Workers that died, or an ingress that did not answer, get a few more
+tries. A message that kills its worker again and again is found meanwhile, and left out.
 """
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,8 @@ from pathlib import Path
 
 from wallaroo.connectors.base import Notice
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.spark.failures import OUR_OWN, cannot_go_on, cause
+from wallaroo.engine.failure import Failure, Kind
+from wallaroo.engine.spark.failures import cannot_go_on
 from wallaroo.files import room_in
 
 ENOUGH_ROOM = 16 << 20
@@ -25,13 +25,6 @@ _MOST_FATAL_CALLS = 10
 _LONGEST_PAUSE = 30.0
 _LOOK_SECONDS = 0.5
 _TRY_ANYWAY_SECONDS = 60.0
-
-_NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|File too large|\(NoSpace\)")
-_LOST = re.compile(
-    r"Python worker exited unexpectedly|Python worker failed to connect back|ExecutorLostFailure"
-    r"|Executor heartbeat timed out|FetchFailed|The process that accepts connections does not answer"
-    r"|outputs of a batch cannot be read|The process that plans batches has ended unexpectedly"
-)
 
 
 class Comeback:
@@ -45,68 +38,72 @@ class Comeback:
         self._trouble = ""
         self._tries = 0
         self._waits = 0
-        self._batches = 0
-        self._fatal_calls: set[str] = set()
+        self._done = 0
+        self._fatal_in_a_row = 0
+        """How many calls have been found to be fatal without a block being delivered in between."""
+        self._known_calls: set[str] = set()
 
-    def passes(self, failure: str) -> bool:
+    def passes(self, failure: Failure) -> bool:
         """Tell whether the cause of a failure may go away by itself, or with a little help, while the run goes on."""
-        return _says_no_room(failure) or bool(_LOST.search(failure)) or self._full_folder() is not None
+        return failure.kind != Kind.FINAL or self._full_folder() is not None
 
-    def wait(self, failure: str, batches: int, fatal_calls: Mapping[str, str] | None = None) -> bool:
+    def wait(self, failure: Failure, done: int, fatal_calls: Mapping[str, str] | None = None) -> bool:
         """Return true when the query may start again, and false when the run is asked to stop instead.
 
-        `batches` is how many batches have been done so far, and `fatal_calls` which calls, with their steps, are left
-        out of the next one, for workers have died at them: with each of both the tries begin anew.
+        `done` is how many blocks have been delivered so far, and `fatal_calls` which calls, with their steps, are left
+        out from now on, for workers have died at them: with each of both the tries begin anew.
 
         Raises:
             WallarooError: The failure is not one that passes, or it came too often, or for too many messages.
         """
-        self.progress(batches)
-        if _says_no_room(failure):
+        self.progress(done)
+        if failure.kind == Kind.NO_ROOM:
             self._waits += 1
-            return self._room_comes(cause(failure))
+            return self._room_comes(failure.text)
         self._take_note_of(fatal_calls or {})
         self._tries += 1
         if not self.passes(failure) or self._tries > _TRIES:
-            raise cannot_go_on(cause(failure), self._home)
+            raise cannot_go_on(failure.text, self._home)
         if self._full_folder():
             # Not everything that fails on a full disk says why.
-            return self._room_comes(cause(failure))
-        self._tell(f"A batch failed: {cause(failure).rstrip('.')}. It is computed again; nothing is lost.")
+            return self._room_comes(failure.text)
+        self._tell(f"Processing failed: {failure.text.rstrip('.')}. It goes on from the last commit; nothing is lost.")
         return not self._interrupted.wait(_pause(self._tries))
 
-    def progress(self, batches: int) -> None:
-        """Take note of how many batches have been done, and say so if that ends a trouble."""
-        if batches == self._batches:
+    def hold_up(self, reason: str) -> None:
+        """Say what keeps outputs from being recorded, while they wait until they can be."""
+        self._tell(self._what_is_full(reason))
+
+    def progress(self, done: int) -> None:
+        """Take note of how many blocks have been delivered, and say so if that ends a trouble."""
+        if done == self._done:
             return
-        self._batches = batches
-        self._tries = self._waits = 0
-        self._fatal_calls.clear()
+        self._done = done
+        self._tries = self._waits = self._fatal_in_a_row = 0
         if self._trouble:
             self._trouble = ""
             self._notice("The application goes on.")
 
     def _take_note_of(self, fatal_calls: Mapping[str, str]) -> None:
         """Tell which messages have been found to be fatal since the last time; too many are the program's fault."""
-        for call in fatal_calls.keys() - self._fatal_calls:
-            self._fatal_calls.add(call)
+        for call in fatal_calls.keys() - self._known_calls:
+            self._known_calls.add(call)
+            self._fatal_in_a_row += 1
             self._tries = 0
             step = fatal_calls[call]
-            if len(self._fatal_calls) >= _MOST_FATAL_CALLS:
-                found = len(self._fatal_calls)
+            if self._fatal_in_a_row >= _MOST_FATAL_CALLS:
                 raise cannot_go_on(
-                    f"{found} messages of one batch have killed their workers, the last at {step}", self._home
+                    f"{self._fatal_in_a_row} messages in a row have killed their workers, the last at {step}",
+                    self._home,
                 )
-            self._notice(f"A message has killed its worker, twice, at {step}: it becomes a dead letter with its batch.")
+            self._notice(f"A message has killed its worker, twice, at {step}: it becomes a dead letter.")
 
     def _full_folder(self) -> Path | None:
         return next((folder for folder in self._folders if room_in(folder) < ENOUGH_ROOM), None)
 
     def _room_comes(self, reason: str) -> bool:
         """Wait for room. Now and then it is tried without: what is too little for one application may do for this."""
-        folder = self._full_folder()
-        where = f"The disk that holds {folder} is full." if folder else f"A disk is full: {reason.rstrip('.')}."
-        self._tell(f"{where} The application waits for room there; nothing is lost.")
+        self._tell(self._what_is_full(reason))
         deadline = time.monotonic() + _TRY_ANYWAY_SECONDS
         if self._interrupted.wait(_pause(self._waits + self._tries)):
             return False
@@ -114,6 +111,11 @@ class Comeback:
             if self._interrupted.wait(_LOOK_SECONDS):
                 return False
         return True
+
+    def _what_is_full(self, reason: str) -> str:
+        folder = self._full_folder()
+        where = f"The disk that holds {folder} is full." if folder else f"A disk is full: {reason.rstrip('.')}."
+        return f"{where} The application waits for room there; nothing is lost."
 
     def _tell(self, text: str) -> None:
         """Say what the trouble is, once as long as it lasts."""
@@ -129,8 +131,3 @@ def _pause(attempt: int) -> float:
     [1.0, 2.0, 4.0, 30.0]
     """
     return min(2.0 ** min(attempt - 1, 10), _LONGEST_PAUSE)
-
-
-def _says_no_room(failure: str) -> bool:
-    # What our own code found is in words of its own; those may quote an error of a user's code.
-    return bool(_NO_ROOM.search(failure)) and not OUR_OWN.search(failure)

@@ -18,6 +18,10 @@ PATIENCE_SECONDS = 30.0
 _ANSWER_SECONDS = 60.0
 
 
+class IngressAwayError(WallarooError):
+    """The ingress process does not answer; it may be about to be restarted."""
+
+
 class WaitResult(NamedTuple):
     """How far the logs reach; whether somebody asked not to wait; whether no more messages are accepted."""
 
@@ -103,7 +107,7 @@ class IngressClient:
                 return self._ask_once(line, timeout + _ANSWER_SECONDS)
             except (OSError, ValueError) as error:
                 if time.monotonic() + pause > deadline:
-                    raise WallarooError(
+                    raise IngressAwayError(
                         f"The process that accepts connections does not answer on {self._control_path} "
                         f"({error}). It is not running, or it belongs to another start of the application."
                     ) from error

@@ -1,15 +1,23 @@
 """What tasks hand in to the driver, over real sockets."""
 
 import contextlib
+import errno
+import os
+import signal
+import socket
 import threading
+import warnings
 
 import pytest
 
 from wallaroo import peers
+from wallaroo.engine.delivery.deaths import Death, Deaths
 from wallaroo.engine.delivery.hand_ins import Epoch, Expected, HandIns
 from wallaroo.engine.directory.commit import Commits
+from wallaroo.engine.failure import Failure, Kind
 from wallaroo.engine.stages.state_store import Place, StoredHead
 from wallaroo.engine.transport.hand_in import FRAME, HELLO, HandIn
+from wallaroo.engine.transport.worker_notes import NO_CARE, Note, WorkerNote
 from wallaroo.errors import WallarooError
 
 TOKEN = "secret"
@@ -36,10 +44,22 @@ def commits(tmp_path):
     return made
 
 
+@pytest.fixture
+def notes(tmp_path):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def deaths():
+    return Deaths()
+
+
 @pytest.fixture(params=["on one machine", "between machines"])
-def hand_ins(request, tmp_path, commits):
+def hand_ins(request, tmp_path, commits, notes, deaths):
     address = "127.0.0.1:0" if request.param == "between machines" else str(tmp_path / "socket")
-    made = HandIns(address, TOKEN, commits, Expected(outputs=2, saves=2, owner=owner))
+    made = HandIns(address, TOKEN, commits, Expected(outputs=2, saves=2, owner=owner), deaths, notes)
     made.begin("now")
     yield made
     made.close()
@@ -60,8 +80,8 @@ def task(hand_ins):
 
 
 def test_a_task_is_told_where_to_begin_and_what_is_in_its_buckets(task):
-    assert task(0).welcome == (5, {("s", 0): HEAD, ("s", 2): HEAD})
-    assert task(1).welcome == (5, {("s", 1): HEAD})
+    assert task(0).welcome == (5, {("s", 0): HEAD, ("s", 2): HEAD}, NO_CARE)
+    assert task(1).welcome == (5, {("s", 1): HEAD}, NO_CARE)
 
 
 def test_a_block_is_complete_when_all_have_handed_in(hand_ins, task):
@@ -107,13 +127,98 @@ def test_what_an_earlier_attempt_hands_in_is_not_taken(hand_ins, task):
     assert hand_ins.next("again", 5, 10) == [b"new", b"new"]
 
 
-def test_a_task_says_why_it_fails(hand_ins, task):
-    task(0).failed(WallarooError("The log is damaged."))
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (WallarooError("The log is damaged."), Failure(Kind.FINAL, "The log is damaged.")),
+        (ValueError(3), Failure(Kind.FINAL, "ValueError(3)")),
+        (OSError(errno.ENOSPC, "full"), Failure(Kind.NO_ROOM, "[Errno 28] full")),
+        (OSError(errno.EDQUOT, "over"), Failure(Kind.NO_ROOM, "[Errno 122] over")),
+        (OSError(errno.EFBIG, "large"), Failure(Kind.NO_ROOM, "[Errno 27] large")),
+        (OSError(errno.EIO, "broken"), Failure(Kind.LOST, "[Errno 5] broken")),
+        (EOFError(), Failure(Kind.LOST, "EOFError()")),
+    ],
+)
+def test_a_task_says_why_it_fails(hand_ins, task, error, failure):
+    task(0).failed(error)
+    assert hand_ins.first_end(10) == (0, 0, failure, None)
+
+
+def test_a_task_that_ends_well_is_no_failure(hand_ins, task):
+    line = task(0)
+    line.done()
+    line.close()
+    assert hand_ins.first_end(0.2) is None
+
+
+def dies_at(hand_ins, folder, partition, *, block, call=""):
+    """Return a process that takes a task, notes what it is at, and kills itself when it is told to."""
+    reading, writing = os.pipe()
+    ready, tell_ready = os.pipe()
+    with warnings.catch_warnings(action="ignore"):
+        child = os.fork()
+    if not child:
+        try:
+            os.close(writing)  # So that it ends, also if nobody tells it to.
+            note = WorkerNote(folder)
+            line = HandIn(hand_ins.address, TOKEN, hand_ins.attempt, 0, partition, note.name)
+            note.begin(block)
+            if call:
+                note.call(call)
+            os.write(tell_ready, line.welcome.care.as_json().__repr__().encode())
+            os.read(reading, 1)
+            os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(3)
+    care = os.read(ready, 1 << 16).decode()
+    for each in (reading, ready, tell_ready):
+        os.close(each)
+
+    def die():
+        os.write(writing, b"x")
+        os.close(writing)
+        os.waitpid(child, 0)
+
+    return die, care
+
+
+def test_the_process_that_is_gone_first_is_the_one_that_died(hand_ins, notes):
+    innocent, _ = dies_at(hand_ins, notes, 0, block=7, call="slow")
+    culprit, _ = dies_at(hand_ins, notes, 1, block=8, call="fatal")
+    culprit()
+    first = hand_ins.first_end(10)
+    assert (first.partition, first.failure) == (1, None)
+    assert first.death == Death(0, 1, Note(8, "fatal", ""))
+    innocent()
+    assert hand_ins.first_end(10) == first
+    hand_ins.begin("again")
+    assert hand_ins.first_end(0.1) is None
+
+
+def test_after_what_a_task_says_no_death_counts(hand_ins, notes, task):
+    innocent, _ = dies_at(hand_ins, notes, 0, block=7, call="slow")
     task(1).failed(ValueError(3))
-    hand_ins._changed.acquire()
-    hand_ins._changed.wait_for(lambda: len(hand_ins.failures) == 2, 10)
-    hand_ins._changed.release()
-    assert sorted(hand_ins.failures) == [(False, "ValueError(3)"), (True, "The log is damaged.")]
+    assert hand_ins.first_end(10).failure is not None
+    innocent()
+    assert hand_ins.first_end(10).death is None
+
+
+def test_the_next_life_is_told_what_to_be_careful_with_until_it_is_committed(hand_ins, notes, deaths):
+    for life in range(3):
+        die, care = dies_at(hand_ins, notes, 0, block=5, call="fatal")
+        known = [[], [[5]], [[5]]][life]
+        assert care.startswith(repr(known)[:-1] or "[[]")
+        die()
+        deaths.take(hand_ins.first_end(10).death)
+        hand_ins.begin(f"life {life}")
+    assert list(deaths.fatal_calls().values()) == ["fatal"]
+    _, care = dies_at(hand_ins, notes, 0, block=6)
+    assert care == "[[5], [(5, {'fatal': ''})], []]"
+    _, other = dies_at(hand_ins, notes, 1, block=6)
+    assert other == "[[], [], []]"
+    hand_ins.release(6)
+    _, care = dies_at(hand_ins, notes, 0, block=6)
+    assert care == "[[], [], []]"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,15 @@
 import pytest
 
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.spark.failures import account, cannot_go_on, cause, told_plainly
+from wallaroo.engine.failure import Kind
+from wallaroo.engine.spark.failures import (
+    account,
+    cannot_go_on,
+    cause,
+    failure_in,
+    failure_of_throwable,
+    told_plainly,
+)
 from wallaroo.errors import DirectoryError, WallarooError
 
 STARTED = "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n: "
@@ -99,3 +107,62 @@ def test_what_fails_in_the_planner_or_elsewhere_is_another_thing():
         failure = FailureError(trace)
         assert account(failure) == str(failure)
     assert account(ValueError("boom")) == "boom"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Caused by: java.io.IOException: No space left on device", Kind.NO_ROOM),
+        ("OSError: [Errno 28] No space left on device", Kind.NO_ROOM),
+        ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", Kind.LOST),
+        ("ExecutorLostFailure (executor 0 exited caused by one of the running tasks)", Kind.LOST),
+        ("wallaroo.errors.WallarooError: The process that accepts connections does not answer on /tmp/x.", Kind.LOST),
+        ("ValueError: boom", Kind.FINAL),
+        # Words of a user's, in an error of ours.
+        ("wallaroo.errors.ErrorPolicyError: Pipeline 'p' failed\nOSError: No space left on device", Kind.FINAL),
+    ],
+)
+def test_what_spark_says_is_told_apart(text, kind):
+    assert failure_in(text).kind == kind
+
+
+class Throwable:
+    """What py4j gives for something that the JVM has thrown."""
+
+    def __init__(self, name, message, cause=None):
+        self._name, self._message, self._cause = name, message, cause
+
+    def getClass(self):  # noqa: N802
+        return self
+
+    def getName(self):  # noqa: N802
+        return self._name
+
+    def getMessage(self):  # noqa: N802
+        return self._message
+
+    def getCause(self):  # noqa: N802
+        return self._cause
+
+    def toString(self):  # noqa: N802
+        return f"{self._name}: {self._message}"
+
+
+@pytest.mark.parametrize(
+    ("root", "kind"),
+    [
+        (
+            ("wallaroo.BlockSource$IngressLost", "The process that accepts connections has closed the line"),
+            Kind.INGRESS,
+        ),
+        (("java.io.IOException", "No space left on device"), Kind.NO_ROOM),
+        (("java.nio.file.FileSystemException", "/tmp/x: Disk quota exceeded"), Kind.NO_ROOM),
+        (("java.io.IOException", "Connection reset"), Kind.LOST),
+        # Not of a file: somebody quotes what another process said.
+        (("java.lang.RuntimeException", "No space left on device"), Kind.LOST),
+        (("java.io.EOFException", None), Kind.LOST),
+    ],
+)
+def test_what_the_jvm_throws_is_told_apart_by_its_classes(root, kind):
+    thrown = Throwable("org.apache.spark.SparkException", "Job aborted", Throwable(*root))
+    assert failure_of_throwable(Throwable("StreamingQueryException", "Job aborted", thrown)).kind == kind

@@ -6,7 +6,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable
 
-from wallaroo.connectors.base import StoppedError
 from wallaroo.connectors.batch import Body
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.hand_ins import Epoch, Expected, HandIns
@@ -15,7 +14,6 @@ from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.transport.chunks import load_records
 from wallaroo.engine.transport.letters import Letter
 from wallaroo.engine.transport.shares import BLOCK, DEAD_LETTERS, PRINTED, Chunk, unpack_share
-from wallaroo.errors import ErrorPolicyError
 from wallaroo.ingress.sequence import unpack_block
 
 _LOOK_SECONDS = 0.2
@@ -38,7 +36,9 @@ class BlockEgress(Egress):
         self._attempt = ""
         self._committing = threading.Lock()
         self._at_hand: list[bytes] | Epoch | None = None
-        self._told_of_room = False
+        self.held_up: OSError | None = None
+        """Why the block at hand cannot be recorded, as long as it cannot."""
+        self._furthest = commits.block
 
     def begin(self, attempt: str, expected: Expected | None = None) -> int:
         """Start over from the last commit with a new life of the query; return the block where it begins.
@@ -54,18 +54,13 @@ class BlockEgress(Egress):
         while not self._halt.is_set():
             try:
                 self._step()
-            except (StoppedError, ErrorPolicyError) as error:
+            except OSError as error:
+                # The block at hand is tried again; the run says what it waits for.
+                self.held_up = error
+                self._halt.wait(_TRY_AGAIN_SECONDS)
+            except Exception as error:  # noqa: BLE001 - the run raises it, in a thread that somebody looks at
                 self.failure = error
                 return
-            except OSError as error:
-                self._wait_for_room(error)
-
-    def _wait_for_room(self, error: OSError) -> None:
-        """Wait a little, and say what for: the block at hand is tried again."""
-        if not self._told_of_room:
-            self._told_of_room = True
-            self._notice(f"Outputs cannot be recorded: {error.strerror or error}. They wait until they can be.")
-        self._halt.wait(_TRY_AGAIN_SECONDS)
 
     def _step(self) -> None:
         if self._attempt != self._hand_ins.attempt:
@@ -82,10 +77,13 @@ class BlockEgress(Egress):
             chunks = [chunk for share in taken for chunk in unpack_share(share)]
             self.deliver_block(self._next, sorted(chunks, key=lambda chunk: (chunk.route, chunk.part)))
             self._next += 1
-            self.batches += 1
+            if self._next > self._furthest:
+                # What is computed again after a failure is no progress.
+                self._furthest = self._next
+                self.batches += 1
             self._progress.delivered(self._next)
         self._at_hand = None
-        self._told_of_room = False
+        self.held_up = None
 
     def _commit(self, epoch: Epoch) -> None:
         with self._committing:
@@ -93,6 +91,7 @@ class BlockEgress(Egress):
                 return  # The next life of the query has begun from the commit before.
             if epoch.letters:
                 self._dead_letters.add(epoch.letters)
+                epoch.letters.clear()  # They are kept once, also where the commit has to be tried again.
             self._commits.commit(epoch.block, epoch.heads, self._ends)
             self._ends.clear()
         self._progress.committed(self._commits.block, self._commits.ends)

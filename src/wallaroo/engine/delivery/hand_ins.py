@@ -9,12 +9,16 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from wallaroo.engine.delivery.deaths import Death, Deaths
 from wallaroo.engine.directory.commit import Commits
+from wallaroo.engine.failure import Failure, Kind
 from wallaroo.engine.stages.state_store import BucketName, StoredHead
-from wallaroo.engine.transport.hand_in import FAILED, OUTPUT, SAVED, read_frame, read_hello
+from wallaroo.engine.transport.hand_in import DONE, FAILED, OUTPUT, SAVED, read_frame, read_hello
 from wallaroo.engine.transport.letters import Letter
+from wallaroo.engine.transport.worker_notes import Note, take_note
 from wallaroo.peers import MOST_STRANGERS, host_and_port, joined, listen, without_delay
 
 
@@ -38,17 +42,42 @@ class Epoch(NamedTuple):
     letters: list[Letter]
 
 
+class TaskEnd(NamedTuple):
+    """How a task has ended that did not end well."""
+
+    level: int
+    partition: int
+    failure: Failure | None
+    """What it has said; None where its process was gone before it could say anything."""
+    note: Note | None
+    """What the process was at, where it was gone and has left a note."""
+
+    @property
+    def death(self) -> Death | None:
+        """Return the death of the process, if it was one, and left a note."""
+        return None if self.note is None else Death(self.level, self.partition, self.note)
+
+
 class _Task(NamedTuple):
     attempt: str
     level: int
     partition: int
     connection: socket.socket
+    note: str
 
 
 class HandIns:
-    """Listens for tasks, and puts together what belongs to a block."""
+    """Listens for tasks, and puts together what belongs to a block; `notes` is the folder of the workers' notes."""
 
-    def __init__(self, address: str, token: str, commits: Commits, expected: Expected) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - whom to listen to, and what for
+        self,
+        address: str,
+        token: str,
+        commits: Commits,
+        expected: Expected,
+        deaths: Deaths | None = None,
+        notes: Path | None = None,
+    ) -> None:
         self._token = token
         self._commits = commits
         self._expected = expected
@@ -57,8 +86,10 @@ class HandIns:
         """Which life of the query is listened to."""
         self._outputs: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
         self._saved: defaultdict[int, dict[tuple[int, int], tuple[_Task, Any]]] = defaultdict(dict)
-        self.failures: list[tuple[bool, str]] = []
-        """What tasks have said of their end: whether it is one of our own errors, and its text."""
+        self._deaths = deaths or Deaths()
+        self._notes = notes
+        self._ends: list[TaskEnd] = []
+        """Of the tasks of this attempt, those that did not end well, in this order."""
         self._greeted: set[tuple[int, int]] = set()
         self._strangers: dict[socket.socket, None] = {}
         self._listener = listen(address)
@@ -78,7 +109,7 @@ class HandIns:
             self._greeted.clear()
             self._outputs.clear()
             self._saved.clear()
-            self.failures.clear()
+            self._ends.clear()
             self._changed.notify_all()
 
     def next(self, attempt: str, block: int, timeout: float) -> list[bytes] | Epoch | None:
@@ -111,8 +142,18 @@ class HandIns:
         }
         return Epoch(self.attempt, block, heads, [letter for report in reports for letter in report["letters"]])
 
+    def first_end(self, timeout: float) -> TaskEnd | None:
+        """Return how the first task ended that did not end well: the others have been ended for it.
+
+        None where all have, or where none does in time.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._ends), timeout)
+            return self._ends[0] if self._ends else None
+
     def release(self, block: int) -> None:
         """Let the tasks of an epoch end: it is committed."""
+        self._deaths.forget_before(block)
         with self._changed:
             tasks = [task for task, _ in self._saved.pop(block, {}).values()]
             self._greeted.clear()
@@ -155,14 +196,30 @@ class HandIns:
                 task = self._greet(connection)
             finally:
                 self._strangers.pop(connection, None)
-            while task is not None and (frame := read_frame(stream)) is not None:
+            if task is not None:
+                self._listen(task, stream)
+
+    def _listen(self, task: _Task, stream: Any) -> None:
+        """Take what a task hands in, until it ends, or its process does."""
+        with suppress(OSError):  # A line may also break.
+            while (frame := read_frame(stream)) is not None:
+                if frame[0] == DONE:
+                    return
                 self._take(task, *frame)
+                if frame[0] == FAILED:
+                    return
+        with self._changed:
+            # Nobody comes in between: whoever was gone first is the first to be here.
+            note = take_note(self._notes, task.note) if self._notes is not None else None
+            if task.attempt == self.attempt:
+                self._ends.append(TaskEnd(task.level, task.partition, None, note))
+                self._changed.notify_all()
 
     def _greet(self, connection: socket.socket) -> _Task | None:
         hello = read_hello(connection)
         if not hmac.compare_digest(str(hello["token"]).encode(), self._token.encode()):
             return None
-        task = _Task(hello["attempt"], hello["level"], hello["partition"], connection)
+        task = _Task(hello["attempt"], hello["level"], hello["partition"], connection, hello["note"])
         mine = (task.level, task.partition)
         with self._changed:
             if task.attempt != self.attempt or mine in self._greeted:
@@ -173,7 +230,8 @@ class HandIns:
             heads = {name: head for name, head in self._commits.heads.items() if self._expected.owner(name) == mine}
             start = self._commits.block
         without_delay(connection)
-        welcome = {"start": start, "heads": [[*name, head.as_json()] for name, head in heads.items()]}
+        care = self._deaths.care(*mine).as_json()
+        welcome = {"start": start, "heads": [[*name, head.as_json()] for name, head in heads.items()], "care": care}
         connection.sendall(json.dumps(welcome).encode() + b"\n")
         return task
 
@@ -187,5 +245,6 @@ class HandIns:
                 self._saved[block][task.level, task.partition] = (task, json.loads(body))
             elif kind == FAILED:
                 report = json.loads(body)
-                self.failures.append((report["known"], report["text"]))
+                failure = Failure(Kind(report["kind"]), report["text"])
+                self._ends.append(TaskEnd(task.level, task.partition, failure, None))
             self._changed.notify_all()

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 from wallaroo.engine.directory.home import Home
+from wallaroo.engine.failure import NO_ROOM, Failure, Kind, failure_of
 from wallaroo.engine.spark.plain_words import known_words, without_java
-from wallaroo.errors import DirectoryError, WallarooError
+from wallaroo.errors import DirectoryError, SparkStartError, WallarooError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 OUR_OWN = re.compile(r"wallaroo(?:\.\w+)*\.\w*Error: (.+)")
 """What our own code found in a worker or in the driver."""
 
 _PLANNER_GONE = "The process that plans batches has ended unexpectedly"
+
+_INGRESS_LOST = "wallaroo.BlockSource$IngressLost"
+_OF_FILES = {"java.io.IOException", "java.io.FileNotFoundException", "java.nio.file.FileSystemException"}
+
+_NO_ROOM_WORDS = re.compile(r"No space left on device|Disk quota exceeded|File too large|\(NoSpace\)")
+_LOST_WORDS = re.compile(
+    r"Python worker exited unexpectedly|Python worker failed to connect back|ExecutorLostFailure"
+    r"|Executor heartbeat timed out|FetchFailed|The process that accepts connections does not answer"
+    r"|outputs of a batch cannot be read|The process that plans batches has ended unexpectedly"
+)
 
 _TELLING = (
     re.compile(f"({_PLANNER_GONE})"),
@@ -56,6 +72,43 @@ def account(error: Exception) -> str:
     if re.match(r"java\.(?:io|net|nio)\.\S*Exception", trace) and "PythonStreamingSourceRunner" in trace:
         return f"{error}\n{_PLANNER_GONE}"
     return str(error)
+
+
+def failure_of_query(query: StreamingQuery) -> Failure:
+    """Return why a query has ended."""
+    found = query._jsq.exception()  # noqa: SLF001 - PySpark keeps only its text
+    if not found.isDefined():
+        return Failure(Kind.LOST, "its query has ended")
+    return failure_of_throwable(found.get())
+
+
+def failure_of_start(error: Exception) -> Failure:
+    """Return why a query, or Spark, could not be started."""
+    throwable = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    if throwable is not None:
+        return failure_of_throwable(throwable)
+    return Failure(Kind.LOST, str(error)) if isinstance(error, SparkStartError) else failure_of(error)
+
+
+def failure_of_throwable(throwable: Any) -> Failure:
+    """Return what something that the JVM has thrown means for the run."""
+    text = cause(str(throwable.toString()))
+    while throwable is not None:
+        name, said = str(throwable.getClass().getName()), str(throwable.getMessage())
+        if name == _INGRESS_LOST:
+            return Failure(Kind.INGRESS, said)
+        # Java has no numbers for what the system says, only the system's own words.
+        if name in _OF_FILES and any(os.strerror(number) in said for number in NO_ROOM):
+            return Failure(Kind.NO_ROOM, said)
+        throwable = throwable.getCause()
+    return Failure(Kind.LOST, text)
+
+
+def failure_in(text: str) -> Failure:
+    """Return what a text of Spark's means for the run."""
+    if OUR_OWN.search(text) is None and _NO_ROOM_WORDS.search(text):
+        return Failure(Kind.NO_ROOM, cause(text))
+    return Failure(Kind.LOST if _LOST_WORDS.search(text) else Kind.FINAL, cause(text))
 
 
 def cannot_go_on(reason: str, home: Home) -> WallarooError:

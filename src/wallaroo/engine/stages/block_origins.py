@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from wallaroo.engine.plan import StepRoute
 from wallaroo.engine.stages.first_stage import SourceLine
 from wallaroo.engine.stages.outbox import USER_ERRORS, Outbox
+from wallaroo.engine.stages.watch import Watch
 from wallaroo.engine.transport.letters import Letter, serializer_bytes
 from wallaroo.engine.transport.shares import Chunk
 from wallaroo.ingress.sequence import SequencedBlock
@@ -95,7 +96,8 @@ class BlockRetracing:
     def __init__(self, worker: BlockWorker, block: SequencedBlock) -> None:
         self._worker = worker
         self.block = block
-        self._outbox = NotingOutbox(worker.plan)
+        fatal = worker.fatal_first_calls.get(block.number)
+        self._outbox = NotingOutbox(worker.plan, Watch(fatal) if fatal else None)
         self._lines: dict[str, SourceLine | None] = {}
         self._begin()
 

@@ -22,6 +22,7 @@ from wallaroo.engine.stages.replaying import ReplayLine
 from wallaroo.engine.stages.state import Bucket, StateLog
 from wallaroo.engine.stages.state_store import BucketName, BucketStores
 from wallaroo.engine.stages.stateful import BucketRun, StateStep
+from wallaroo.engine.stages.watch import Watch
 from wallaroo.engine.transport.letters import PACKED, Letter
 from wallaroo.engine.transport.shares import BLOCK, Chunk
 from wallaroo.errors import WallarooError
@@ -45,6 +46,20 @@ class BlockWorker:
         self._live: OrderedDict[BucketName, tuple[float, Bucket]] = OrderedDict()
         self._log = StateLog(plan.serializer, plan.run_id)
         self._retraced: BlockRetracing | None = None
+        self.fatal_first_calls: Mapping[int, Mapping[str, str]] = {}
+        """By block: calls of the first stage that must not be made, for processes have died at them."""
+
+    @contextlib.contextmanager
+    def watched(self, watch: Watch) -> Iterator[None]:
+        """Run with a watch over every call of user code, which is bound anew for it."""
+        bound = self._lines, self._steps
+        self._lines, self._steps = {}, {}
+        self.outbox.watch = watch
+        try:
+            yield
+        finally:
+            self.outbox.watch = None
+            self._lines, self._steps = bound
 
     def run_first(self, block: SequencedBlock, partitions: int) -> list[list[Chunk]]:
         """Run the first stage on a block; return the shares of the partitions behind it."""
@@ -73,6 +88,8 @@ class BlockWorker:
                     f"Block {block.number} has messages of the pipeline {name!r}, which the application no longer has. "
                     "Start it once more with that pipeline, so that they are processed"
                 )
+            if outbox.watch is not None:
+                outbox.watch.source = name
             stage = FirstStage(outbox, line)
             for at, payloads in self._messages.read(name, first, end):
                 yield from stage.run(at, payloads)

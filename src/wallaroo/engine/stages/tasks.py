@@ -10,12 +10,13 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from wallaroo.engine.stages.block_worker import BlockWorker
+from wallaroo.engine.stages.careful import CarefulTask, note_in
 from wallaroo.engine.stages.printing import catch_streams
 from wallaroo.engine.stages.state_store import StateFiles
 from wallaroo.engine.transport.buckets import spread_ids
@@ -48,6 +49,8 @@ class TaskSettings:
     """The folder of the states' files."""
     messages: str = ""
     """Where messages are fetched from; where it is empty, they are read from the logs of this machine."""
+    notes: str = ""
+    """The folder of what workers are at; only where they are on the driver's machine."""
 
 
 def end_before(block: int) -> int:
@@ -75,6 +78,7 @@ def first_stage(settings: TaskSettings) -> Callable[[Batches], Batches]:
         with _line(settings, -1) as (driver, partition):
             worker = worker_for(settings.plan, settings.messages, settings.token)
             worker.prepare_sources()
+            task = CarefulTask(worker, note_in(settings.notes), driver.welcome.care)
             shuffle = _Shuffle(settings.partitions, partition)
             for number, record in _rows(batches, 1):
                 if number <= end_before(0):
@@ -82,7 +86,10 @@ def first_stage(settings: TaskSettings) -> Callable[[Batches], Batches]:
                         driver.saved(end_before(number), {})
                     yield from shuffle.to_all(number)
                     continue
-                shares = worker.run_first(unpack_block(record), settings.partitions if settings.levels else 1)
+                block = unpack_block(record)
+                shares = task.run(
+                    number, partial(worker.run_first, block, settings.partitions if settings.levels else 1)
+                )
                 if settings.levels:
                     yield from shuffle.rows(number, shares)
                 else:
@@ -103,12 +110,13 @@ def later_stage(settings: TaskSettings, level: int) -> Callable[[Batches], Batch
             worker = worker_for(settings.plan, settings.messages, settings.token)
             worker.prepare_level(level)
             stage = worker.open_stage(level, partition, settings.partitions, files)
+            task = CarefulTask(worker, note_in(settings.notes), driver.welcome.care)
             shuffle = _Shuffle(settings.partitions, partition)
             last = level + 1 == settings.levels
             order = _InOrder(driver.welcome.start, settings.readers if level == 0 else settings.partitions, level)
             for batch in batches:
                 for block, shares in order.take(*(column[0] for column in batch.columns[1:])):
-                    onward = stage.run(map(unpack_share, shares))
+                    onward = task.run(block, partial(stage.run, map(unpack_share, shares)))
                     if last:
                         driver.output(block, pack_share(onward[partition]))
                     else:
@@ -195,10 +203,13 @@ def _line(settings: TaskSettings, level: int) -> Iterator[tuple[HandIn, int]]:
     context = TaskContext.get()
     assert context is not None
     partition = context.partitionId()
-    driver = HandIn(settings.address, settings.token, settings.attempt, level, partition)
+    note = note_in(settings.notes).name
+    driver = HandIn(settings.address, settings.token, settings.attempt, level, partition, note)
     try:
         yield driver, partition
+        driver.done()
     except GeneratorExit:
+        driver.done()
         raise
     except BaseException as error:
         driver.failed(error)

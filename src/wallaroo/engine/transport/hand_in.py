@@ -10,34 +10,39 @@ import json
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from struct import Struct
 from typing import Any, NamedTuple
 
 from wallaroo.connectors.batch import Body
+from wallaroo.engine.failure import failure_of
 from wallaroo.engine.stages.state_store import BucketName, StoredHead
 from wallaroo.engine.transport.letters import Letter
-from wallaroo.errors import WallarooError
+from wallaroo.engine.transport.worker_notes import NO_CARE, Care
 from wallaroo.peers import HELLO_SECONDS, dial, receive_exactly
 
 FRAME = Struct("<BqI")
-HELLO, OUTPUT, SAVED, FAILED = range(4)
+HELLO, OUTPUT, SAVED, FAILED, DONE = range(5)
 LONGEST_HELLO = 4096
 
 
 class Welcome(NamedTuple):
-    """The driver's answer to a task: the first block of the epoch, and the heads of its buckets."""
+    """The driver's answer to a task: the first block of the epoch, the heads of its buckets, what is dangerous."""
 
     start: int
     heads: dict[BucketName, StoredHead]
+    care: Care = NO_CARE
 
 
 class HandIn:
-    """A task's line to the driver."""
+    """A task's line to the driver; `note` is the name of the process's file of notes, where it has one."""
 
-    def __init__(self, address: str, token: str, attempt: str, level: int, partition: int) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - which task it is
+        self, address: str, token: str, attempt: str, level: int, partition: int, note: str = ""
+    ) -> None:
         self._socket = dial(address)
         self._stream = self._socket.makefile("rb")
-        hello = {"token": token, "attempt": attempt, "level": level, "partition": partition}
+        hello = {"token": token, "attempt": attempt, "level": level, "partition": partition, "note": note}
         try:
             self._send(HELLO, 0, json.dumps(hello).encode())
             answer = json.loads(self._line())
@@ -45,7 +50,7 @@ class HandIn:
             self.close()
             raise
         heads = {(state, bucket): StoredHead.from_json(head) for state, bucket, head in answer["heads"]}
-        self.welcome = Welcome(answer["start"], heads)
+        self.welcome = Welcome(answer["start"], heads, Care.from_json(answer["care"]))
 
     def output(self, block: int, share: bytes) -> None:
         """Hand in what a partition has put out for a block."""
@@ -60,8 +65,12 @@ class HandIn:
 
     def failed(self, error: BaseException) -> None:
         """Say why this task cannot go on."""
-        known = isinstance(error, WallarooError)
-        self._send(FAILED, 0, json.dumps({"known": known, "text": str(error) if known else repr(error)}).encode())
+        self._send(FAILED, 0, json.dumps(failure_of(error)._asdict()).encode())
+
+    def done(self) -> None:
+        """Say that this task ends well. A line that ends without a word is that of a process that has died."""
+        with suppress(OSError):  # A driver that is gone does not need to know.
+            self._socket.sendall(FRAME.pack(DONE, 0, 0))
 
     def _send(self, kind: int, block: int, body: Body) -> None:
         self._socket.sendall(FRAME.pack(kind, block, len(body)))

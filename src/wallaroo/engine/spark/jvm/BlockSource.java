@@ -149,6 +149,11 @@ public class BlockSource implements TableProvider {
     }
   }
 
+  /** The ingress is not there, or not any more; whoever sees this class knows that it is worth to try again. */
+  public static class IngressLost extends RuntimeException {
+    public IngressLost(String text, Throwable cause) { super(text, cause); }
+  }
+
   static class Readers implements PartitionReaderFactory {
     public PartitionReader createReader(InputPartition share) { return new BlockReader((Share) share); }
   }
@@ -175,7 +180,7 @@ public class BlockSource implements TableProvider {
         while (bytes.hasRemaining()) { channel.write(bytes); }
         input = new DataInputStream(new java.io.BufferedInputStream(Channels.newInputStream(channel), 1 << 16));
       } catch (IOException error) {
-        throw new RuntimeException("The process that accepts connections does not answer: " + error, error);
+        throw new IngressLost("The process that accepts connections does not answer: " + error, error);
       }
     }
 
@@ -204,7 +209,7 @@ public class BlockSource implements TableProvider {
         content = ended ? NOTHING : input.readNBytes(length);
         if (ended) { block = -2L - block; } else if (content.length < length) { throw new EOFException(); }
       } catch (IOException error) {
-        throw new RuntimeException("The process that accepts connections has closed the line: " + error, error);
+        throw new IngressLost("The process that accepts connections has closed the line: " + error, error);
       }
       flush = true;
       return RecordStatus.newStatusWithoutArrivalTime(true);

@@ -1,0 +1,52 @@
+"""What made the query fail, told apart by type: whether to wait, to try again, or to end the run."""
+
+from __future__ import annotations
+
+import errno
+from enum import StrEnum
+from typing import NamedTuple
+
+from wallaroo.errors import WallarooError
+from wallaroo.ingress.client import IngressAwayError
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What the system says where there is no room: on the disk, within a quota, or within a limit on files."""
+
+
+class Kind(StrEnum):
+    """What a failure is, for those who decide how to go on."""
+
+    FINAL = "final"
+    """It would come again: found by our own code, or raised where nothing may be."""
+    NO_ROOM = "no room"
+    """A disk is full."""
+    INGRESS = "ingress"
+    """The process that accepts connections was not there, which is started again."""
+    LOST = "lost"
+    """A process or a connection is gone, or something else went wrong outside: it may not come again."""
+
+
+class Failure(NamedTuple):
+    """Why the query has failed."""
+
+    kind: Kind
+    text: str
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return what an error in a task means for the run.
+
+    >>> failure_of(WallarooError("The log is damaged."))
+    Failure(kind=<Kind.FINAL: 'final'>, text='The log is damaged.')
+    >>> failure_of(OSError(errno.ENOSPC, "No space left on device", "/data/states/1")).kind
+    <Kind.NO_ROOM: 'no room'>
+    >>> failure_of(ConnectionResetError("gone")).kind, failure_of(ValueError(3)).kind
+    (<Kind.LOST: 'lost'>, <Kind.FINAL: 'final'>)
+    """
+    if isinstance(error, IngressAwayError):
+        return Failure(Kind.INGRESS, str(error))
+    if isinstance(error, WallarooError):
+        return Failure(Kind.FINAL, str(error))
+    if isinstance(error, OSError):
+        return Failure(Kind.NO_ROOM if error.errno in NO_ROOM else Kind.LOST, str(error) or repr(error))
+    return Failure(Kind.LOST if isinstance(error, EOFError | MemoryError) else Kind.FINAL, repr(error))
