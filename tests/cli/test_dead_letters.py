@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from wallaroo.cli.wallaroo import main
 from wallaroo.engine.delivery.dead_letters import DeadLetters
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.transport.chunks import Serializer
 from wallaroo.engine.transport.letters import Place, make_letter
+from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.imports import way_to_modules
 from wallaroo.ingress.log import LogWriter
 from wallaroo.ingress.replays import ReplayQueue

@@ -8,9 +8,9 @@ from pathlib import Path
 import cloudpickle
 
 from wallaroo.engine.directory.commit import Commits
-from wallaroo.engine.stages.block_worker import BlockWorker
 from wallaroo.engine.stages.state_store import StateFiles
-from wallaroo.engine.transport.chunks import load_records
+from wallaroo.engine.stages.worker import Worker
+from wallaroo.engine.transport.letters import load_records
 from wallaroo.engine.transport.shares import DEAD_LETTERS, PRINTED, pack_share, unpack_share
 from wallaroo.ingress.log_writer import LogWriter
 from wallaroo.ingress.sequence import Range, SequenceWriter
@@ -28,7 +28,7 @@ class Blocks:
         plan.sources = self.sequence.names
         self.plan = plan
         # Each with code of its own, as in processes.
-        self.workers = [BlockWorker(pickle.loads(cloudpickle.dumps(plan))) for _ in range(workers)]
+        self.workers = [Worker(pickle.loads(cloudpickle.dumps(plan))) for _ in range(workers)]
         self.partitions = partitions
         self.commits = Commits(self.folder / "commit", self.folder / "states")
         self.chance = random.Random(seed)

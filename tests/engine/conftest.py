@@ -6,7 +6,8 @@ import pytest
 
 import wallaroo
 from wallaroo.engine.plan import Layout, Plan
-from wallaroo.engine.transport.chunks import DEAD_LETTERS, load_records
+from wallaroo.engine.transport.letters import load_records
+from wallaroo.engine.transport.shares import DEAD_LETTERS
 from wallaroo.topology.levels import state_levels
 from wallaroo.topology.model import Application, Computation, Pipeline, State, StateComputation
 

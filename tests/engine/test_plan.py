@@ -1,10 +1,10 @@
 """The plan: every place a chunk can go to has a number, and every state its buckets."""
 
 import pytest
+from wallaroo.engine.transport.chunks import DEAD_LETTERS, NUDGE, PRINTED
 
 from wallaroo.engine.plan import Layout, SinkRoute, StepRoute
 from wallaroo.engine.transport.buckets import spark_hash
-from wallaroo.engine.transport.chunks import DEAD_LETTERS, NUDGE, PRINTED
 
 
 def same(data):

@@ -86,7 +86,7 @@ def test_in_real_time_whatever_dies_everything_comes_out_once_and_in_order(
 ):
     app = Sequences(machida, receiver, tmp_path)
     sent = []
-    run = app.start("--real-time", "--master", real_time_cluster.url)
+    run = app.start("--master", real_time_cluster.url)
     send_and_wait(app, run, sent, "first")
     assert len(real_time_cluster.executors()) == 2
 
@@ -107,7 +107,7 @@ def test_in_real_time_whatever_dies_everything_comes_out_once_and_in_order(
     send_and_wait(app, run, sent, "later")
     run.stop()
 
-    run = app.start("--real-time", "--master", real_time_cluster.url)
+    run = app.start("--master", real_time_cluster.url)
     send_and_wait(app, run, sent, "again")
     run.stop()
     assert received(app.steps.everything()) == expected(sent)
@@ -118,7 +118,7 @@ def test_in_real_time_whatever_dies_everything_comes_out_once_and_in_order(
 @pytest.mark.timeout(600)
 def test_more_workers_than_the_cluster_has_cores_for_are_refused(cluster, machida, receiver, tmp_path):
     arguments = ["--in", "127.0.0.1:0", "--out", receiver().address, "--resilience-dir", tmp_path / "home"]
-    command = ["--application-module", "counting", *arguments, "--real-time", "--master", cluster]
+    command = ["--application-module", "counting", *arguments, "--master", cluster]
     run = machida(*command, "--worker-count", "3", folder=APPS / "cluster")
     assert run.exit_code() == 6
     assert (

@@ -18,7 +18,7 @@ def start(machida, tmp_path):
     def run(out, *more):
         arguments = ["--in", "127.0.0.1:0", "--out", out, "--resilience-dir", tmp_path / "home"]
         own = ["--factor", "3", "--prices", tmp_path / "prices", *more, "--last=word"]
-        return machida("--real-time", "--application-module", "own_parts", *arguments, *own)
+        return machida("--application-module", "own_parts", *arguments, *own)
 
     return run
 

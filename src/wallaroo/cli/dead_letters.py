@@ -24,8 +24,8 @@ from wallaroo.cli.letter_box import (
     not_replayable,
 )
 from wallaroo.cli.screen import counted, plain_errors, say
-from wallaroo.engine.transport.chunks import Serializer
 from wallaroo.engine.transport.letters import Letter, message_in, origin_in_words, payload_of
+from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.engine.transport.shipping import make_importable_as_in
 from wallaroo.errors import WallarooError
 

@@ -28,7 +28,8 @@ from wallaroo.engine.spark.packages import check_packages
 from wallaroo.program import Program, Setup
 
 if TYPE_CHECKING:
-    from wallaroo.engine.main import RunOptions, Stop
+    from wallaroo.engine.options import RunOptions
+    from wallaroo.engine.run import Stop
 
 _LOG_LEVELS = ("debug", "info", "warn", "error")
 
@@ -120,7 +121,6 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
     help="Send batches in frames with their ids, to receivers that confirm them and drop repeats; "
     "`wallaroo receive --effectively-once` is one.",
 )
-@click.option("--real-time", is_flag=True, hidden=True, help="Process messages as they arrive, not in batches.")
 @limit_options
 @original_flags
 @click.version_option(__version__, "--version", prog_name="machida")
@@ -139,7 +139,7 @@ def main(context: click.Context, /, **given: Any) -> None:
     On a Spark cluster, sixteen-fold:
       machida --application-module word_count --in ... --out ... --master spark://host:7077 --worker-count 16
 
-    Ctrl-C (or SIGTERM) finishes the batch in flight and stops; the same command goes on from there.
+    Ctrl-C (or SIGTERM) takes nothing new, finishes what is under way and stops; the same command goes on from there.
     """  # noqa: D301 - click wants the character itself
     arguments = sys.argv[1:]
     with plain_errors(exit_codes=True):
@@ -156,8 +156,7 @@ def run_application(program: Program, setup: Setup, given: dict[str, Any]) -> No
     os.umask(0o077)  # What is written holds users' messages and states.
     application = loading.build(setup, list(program.arguments))
     check_packages()
-    from wallaroo.engine.block_run import BlockRun  # noqa: PLC0415 - what --help and mistakes do not need
-    from wallaroo.engine.main import Run  # noqa: PLC0415
+    from wallaroo.engine.run import Run  # noqa: PLC0415 - what --help and mistakes do not need
 
     if given.get("log_level") == "debug":
         show_drawing(application)
@@ -166,8 +165,7 @@ def run_application(program: Program, setup: Setup, given: dict[str, Any]) -> No
     if unused := acknowledged(given):
         click.echo(f"  accepted    {unused}: without meaning on Spark")
     options = _run_options(application.name, given)
-    kind = BlockRun if given.get("real_time") else Run
-    run = kind(application, program, options, say=click.echo, warn=say)
+    run = Run(application, program, options, say=click.echo, warn=say)
     stop = _stop_on_signals()
     try:
         run.run(stop)
@@ -177,7 +175,7 @@ def run_application(program: Program, setup: Setup, given: dict[str, Any]) -> No
 
 def _run_options(application: str, given: dict[str, Any]) -> RunOptions:
     from wallaroo.engine.directory.home import default_home  # noqa: PLC0415
-    from wallaroo.engine.main import RunOptions  # noqa: PLC0415
+    from wallaroo.engine.options import RunOptions  # noqa: PLC0415
     from wallaroo.engine.spark.session import SparkOptions  # noqa: PLC0415
 
     name = given.get("name")
@@ -218,7 +216,7 @@ def _suggest(unknown: Sequence[str]) -> None:
 
 def _stop_on_signals() -> Stop:
     """Return what SIGINT and SIGTERM set off: stop after the batch in flight; at the second signal, at once."""
-    from wallaroo.engine.main import Stop  # noqa: PLC0415
+    from wallaroo.engine.run import Stop  # noqa: PLC0415
 
     stop = Stop()
 

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from wallaroo.engine.transport.buckets import spread_ids
-from wallaroo.engine.transport.chunks import Serializer
+from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.program import Program
+from wallaroo.topology.levels import state_levels
 from wallaroo.topology.model import Application, Pipeline, SinkConfig, StateComputation
 
 
 @dataclass(frozen=True)
 class StateLayout:
-    """Where the keys of one state live: its level in the query and the groups (buckets) it is cut into."""
+    """Where the keys of one state live: its level in the query, and how many buckets it is cut into."""
 
     level: int
-    groups: tuple[int, ...]
+    buckets: int
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How an application is cut up. Recorded with the state, and kept as long as the state lives.
+    """How an application is cut up. Recorded with the state; the number of buckets is kept as long as the state lives.
 
     `levels` names the states in the order in which messages can meet them; `singles` are those with one object only.
-    `unused` are states that the application had once, and whose places are kept for them.
+    `unused` are states that the application had once, and that are kept.
     """
 
     levels: tuple[tuple[str, ...], ...]
     singles: frozenset[str]
-    partitions: int
     buckets: int
     unused: frozenset[str] = frozenset()
 
@@ -41,7 +40,6 @@ class Layout:
         return {
             "levels": self.levels,
             "singles": sorted(self.singles),
-            "partitions": self.partitions,
             "buckets": self.buckets,
             "unused": sorted(self.unused),
         }
@@ -50,14 +48,13 @@ class Layout:
     def from_json(cls, data: Mapping[str, Any]) -> Layout:
         """Return what `as_json` gave; other entries in `data` do not matter.
 
-        >>> layout = Layout((("totals",),), frozenset(), partitions=2, buckets=8)
+        >>> layout = Layout((("totals",),), frozenset(), buckets=8)
         >>> Layout.from_json(layout.as_json()) == layout
         True
         """
         return cls(
             levels=tuple(tuple(level) for level in data["levels"]),
             singles=frozenset(data["singles"]),
-            partitions=data["partitions"],
             buckets=data["buckets"],
             unused=frozenset(data.get("unused", ())),
         )
@@ -65,19 +62,21 @@ class Layout:
     @cached_property
     def states(self) -> dict[str, StateLayout]:
         """Return the layout of each state by its name."""
-        found: dict[str, StateLayout] = {}
-        for level, names in enumerate(self.levels):
-            sizes = {name: 1 if name in self.singles else self.buckets for name in names}
-            ids = spread_ids(self.partitions + sum(sizes.values()), self.partitions)[self.partitions :]
-            for name, size in sizes.items():
-                found[name] = StateLayout(level, tuple(ids[:size]))
-                ids = ids[size:]
-        return found
+        return {
+            name: StateLayout(level, 1 if name in self.singles else self.buckets)
+            for level, names in enumerate(self.levels)
+            for name in names
+        }
 
-    @cached_property
-    def carriers(self) -> tuple[int, ...]:
-        """Return the groups, one in each partition, for chunks that only pass a level on their way."""
-        return tuple(spread_ids(self.partitions, self.partitions))
+
+def new_layout(pipelines: Sequence[Pipeline], buckets: int) -> Layout:
+    """Return the layout of pipelines that have no state yet."""
+    levels = state_levels(pipelines)
+    return Layout(
+        levels=tuple(tuple(state.name for state in level) for level in levels),
+        singles=frozenset(state.name for level in levels for state in level if not state.partitioned),
+        buckets=buckets,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,10 +112,6 @@ class Plan:
     """The folder of each source's log, for workers that have to look up where a message came from."""
     sources: list[str] = field(default_factory=list)
     """The names of the sources by their numbers in the sequence."""
-    spool: str | None = None
-    """The folder for large outputs, where all workers are on one machine with the driver."""
-    notes: str | None = None
-    """The folder for what workers are at, in case they die, where all of them are on one machine with the driver."""
     program: Program | None = None
     """What builds the application in every process; None where the plan stays in one."""
     routes: list[StepRoute | SinkRoute] = field(init=False)
@@ -149,7 +144,7 @@ class Plan:
 
     def placement(self, state: str, partitions: int) -> Callable[[int], int]:
         """Return what says in which of a stage's partitions a bucket of a state is; neighbours are kept together."""
-        buckets = len(self.layout.states[state].groups)
+        buckets = self.layout.states[state].buckets
         alone = zlib.crc32(state.encode()) % partitions
         return lambda bucket: bucket * partitions // buckets if buckets > 1 else alone
 

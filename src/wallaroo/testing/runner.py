@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wallaroo.engine.plan import Layout, Plan
-from wallaroo.engine.stages.block_worker import BlockWorker
 from wallaroo.engine.stages.messages import Piece
 from wallaroo.engine.stages.outbox import AT_HAND, Outbox
 from wallaroo.engine.stages.state_store import MemoryStores
-from wallaroo.engine.transport.chunks import load_records
-from wallaroo.engine.transport.letters import Letter, Place
+from wallaroo.engine.stages.worker import Worker
+from wallaroo.engine.transport.letters import Letter, Place, load_records
 from wallaroo.engine.transport.shares import DEAD_LETTERS
 from wallaroo.engine.transport.shipping import own_serializers
 from wallaroo.errors import WallarooError
@@ -94,7 +93,7 @@ class InMemory:
             Application(built.name, pipelines), _layout(pipelines), *serializers, run_id="memory", sources=names
         )
         self._at_hand = _AtHand()
-        self._worker = BlockWorker(plan, self._at_hand, _Direct(plan) if keep_errors else _Raising(plan))
+        self._worker = Worker(plan, self._at_hand, _Direct(plan) if keep_errors else _Raising(plan))
         self._levels = len(plan.layout.levels)
         self._states = {state for level in plan.layout.levels for state in level}
         self._stores = MemoryStores()
@@ -177,7 +176,7 @@ class InMemory:
 
 def _layout(pipelines: tuple[Pipeline, ...]) -> Layout:
     levels = tuple(tuple(state.name for state in level) for level in state_levels(pipelines))
-    return Layout(levels, frozenset(), partitions=1, buckets=1)
+    return Layout(levels, frozenset(), buckets=1)
 
 
 class _Raised(BaseException):

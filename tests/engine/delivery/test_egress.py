@@ -1,277 +1,148 @@
-"""The end of a batch: each sink gets it once, and in order."""
+"""The end of a block's way: each block delivered once, whatever the query goes through."""
 
-import json
-import shutil
 import socket
 import threading
-import time
-from contextlib import ExitStack, closing
+from array import array
+from types import SimpleNamespace
 
 import pytest
+from wallaroo.engine.delivery.block_egress import BlockEgress
 
-from wallaroo.connectors.base import StoppedError
-from wallaroo.connectors.batch_frames import ANSWER, HEADER, MAGIC
-from wallaroo.engine.delivery.egress import Egress
-from wallaroo.engine.delivery.ledger import Ledger
+from wallaroo.engine.delivery.hand_ins import Epoch, Expected, HandIns
+from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.transport.chunks import DEAD_LETTERS, NUDGE, PRINTED, Chunk, dump_records
+from wallaroo.engine.stages.state_store import Place, StoredHead
+from wallaroo.engine.transport.hand_in import HandIn
+from wallaroo.engine.transport.letters import dump_records
+from wallaroo.engine.transport.shares import BLOCK, DEAD_LETTERS, PRINTED, Chunk, pack_share
+from wallaroo.ingress.sequence import Range, SequencedBlock
 
-PATIENCE = 60
-RECORD = {"pipeline": "p", "step": "s", "message": "m", "error": "E: e", "traceback": "E: e"}
+HEAD = StoredHead(b"[1]", {1: Place("file", 0)})
+LETTER = {"pipeline": "p", "step": "s", "error": "E: x", "traceback": "E: x", "message": "m"}
 
 
-def sent(route, body, number=1, part=0):
-    return Chunk(route, 0, 0, part, number, body)
+class Told:
+    """Keeps what it hears of."""
 
+    def __init__(self, told):
+        self._told = told
 
-@pytest.fixture
-def servers():
-    """Return two servers, on neighbouring ports as the sinks of a pipeline have them."""
-    while True:
-        one = socket.create_server(("127.0.0.1", 0))
-        try:
-            other = socket.create_server(("127.0.0.1", one.getsockname()[1] + 1))
-        except OSError:
-            one.close()
-            continue
-        with one, other:
-            yield one, other
-        return
+    def delivered(self, block):
+        self._told.append(("delivered", block))
+
+    def committed(self, block, ends):
+        self._told.append(("committed", block, dict(ends)))
 
 
 @pytest.fixture
-def notices():
-    return []
+def server():
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        yield made
 
 
 @pytest.fixture
-def stopping():
-    return threading.Event()
+def egress(make, tmp_path, server):
+    """Yield the egress of an application with one sink, with all that belongs to it."""
+    home = Home(tmp_path / "home")
+    home.open()
+    told, notices = [], []
+    plan = make.plan(make.pipeline("p", port=server.getsockname()[1]))
+    plan.sources = ["p"]
+    made = BlockEgress(plan, home, threading.Event(), notices.append)
+    commits = Commits(tmp_path / "commit", tmp_path / "states")
+    hand_ins = HandIns(str(tmp_path / "socket"), "token", commits, Expected(1, 1, lambda _: (0, 0)))
+    made.attach(hand_ins, commits, Told(told))
+    thread = threading.Thread(target=made.run)
+    thread.start()
+    yield SimpleNamespace(
+        itself=made, begin=made.begin, told=told, notices=notices, commits=commits, home=home, hand_ins=hand_ins
+    )
+    made.halt()
+    thread.join()
+    hand_ins.close()
+    made.close()
+    home.close()
 
 
 @pytest.fixture
-def start(make, servers, tmp_path, notices, stopping):
-    """Return a context with an egress for `p`, with two sinks, and `q`, whose sink is the first of these."""
-    port = servers[0].getsockname()[1]
-    plan = make.plan(make.pipeline("p", encoders=[str, str], port=port), make.pipeline("q", port=port))
-    return lambda home=tmp_path, **options: closing(Egress(plan, Home(home), stopping, notices.append, **options))
+def task(egress):
+    """Return a function that makes the line of a task."""
+    lines = []
+
+    def make(attempt, partition=0):
+        lines.append(HandIn(egress.hand_ins.address, "token", attempt, 0, partition))
+        return lines[-1]
+
+    yield make
+    for line in lines:
+        line.close()
 
 
-def accept_one(server):
-    """Yield what the next connection sends."""
-    server.settimeout(PATIENCE)
+def received(server, size):
+    """Return the first bytes that the sink has been sent."""
+    server.settimeout(20)
     connection, _ = server.accept()
-    with connection:
-        connection.settimeout(PATIENCE)
-        while some := connection.recv(1 << 20):
-            yield some
+    with connection, connection.makefile("rb") as stream:
+        return stream.read(size)
 
 
-def accept_all(server):
-    """Return what each connection that is waiting was sent; it has been closed by the sender."""
-    received = []
-    server.settimeout(0)
-    while True:
-        try:
-            connection, _ = server.accept()
-        except BlockingIOError:
-            return received
-        with connection:
-            connection.settimeout(PATIENCE)
-            data = b""
-            while some := connection.recv(1 << 16):
-                data += some
-            received.append(data)
+def share(number, *chunks):
+    return pack_share([Chunk(BLOCK, 0, 0, SequencedBlock(number, 0, 1, (Range(0, 0, 1),)).pack()), *chunks])
 
 
-def test_sinks_with_one_address_share_a_connection(start, servers):
-    with start() as egress:
-        egress.deliver(0, [sent(0, b"p0 "), sent(0, b"p1 ", part=1), sent(1, b"other "), sent(2, b"q0 ", number=3)])
-        egress.deliver(1, [sent(0, b"p2 "), sent(2, b"q1 ")])
-    assert [accept_all(server) for server in servers] == [[b"p0 p1 q0 p2 q1 "], [b"other "]]
-    assert egress.messages_out == 8
+def output(text):
+    return Chunk(0, 0, 1, text, array("I", [len(text)]))
 
 
-def test_a_batch_that_was_sent_is_not_sent_again_by_the_next_run(start, servers):
-    with start() as first:
-        first.deliver(0, [sent(0, b"a"), sent(1, b"A")])
-        first.deliver(1, [sent(0, b"b")])
-    with start() as second:
-        second.deliver(1, [sent(0, b"b"), sent(1, b"B")])
-        second.deliver(2, [sent(0, b"c")])
-    assert [accept_all(server) for server in servers] == [[b"ab", b"c"], [b"A", b"B"]]
+def wait_until(condition):
+    ready = threading.Event()
+    for _ in range(2000):
+        if condition():
+            return
+        ready.wait(0.01)
+    raise AssertionError("it did not happen")
 
 
-def test_dead_letters_are_kept_once(start, tmp_path, notices):
-    with start() as first:
-        bodies = [dump_records([RECORD, RECORD]), dump_records([RECORD])]
-        first.deliver(4, [sent(DEAD_LETTERS, body) for body in bodies])
-    with start() as second:
-        second.deliver(4, [sent(DEAD_LETTERS, dump_records([RECORD, RECORD, RECORD]))])
-        second.deliver(5, [sent(DEAD_LETTERS, dump_records([RECORD]))])
-    assert (first.errors, second.errors) == (3, 1)
-    lines = (tmp_path / "dead-letters.jsonl").read_text().splitlines()
-    records = [json.loads(line) for line in lines]
-    assert [record | {"id": 0} for record in records] == [RECORD | {"id": 0}] * 4
-    assert len({record["id"] for record in records}) == 4
-    assert "Pipeline 'p', step 's' failed for the message m" in notices[0]
+def test_blocks_are_delivered_in_their_order_and_told(egress, task, server):
+    egress.begin("one")
+    line = task("one")
+    line.output(1, share(1, output(b"second")))
+    line.output(0, share(0, output(b"first "), Chunk(PRINTED, 0, 0, b"hello\n")))
+    assert received(server, 12) == b"first second"
+    wait_until(lambda: ("delivered", 2) in egress.told)
+    assert "hello" in egress.notices
 
 
-def test_printed_text_is_told_and_nudges_are_nothing(start, notices):
-    with start() as egress:
-        egress.deliver(0, [sent(PRINTED, "é\nsecond line\n".encode()), sent(NUDGE, b"", number=0)])
-    assert notices == ["é\nsecond line"]
+def test_what_has_been_delivered_is_not_delivered_again_after_a_failure(egress, task, server):
+    for attempt in ("one", "two"):
+        assert egress.begin(attempt) == 0
+        letters = Chunk(DEAD_LETTERS, 0, 1, dump_records([LETTER]))
+        line = task(attempt)
+        line.output(0, share(0, output(b"once "), letters, Chunk(PRINTED, 0, 0, b"hello\n")))
+        line.output(1, share(1))
+        wait_until(lambda: ("delivered", 2) in egress.told)
+        egress.told.clear()
+    line.output(2, share(2, output(b"end")))
+    assert received(server, 8) == b"once end"
+    assert len(egress.home.dead_letters.read_text().splitlines()) == 1
+    assert egress.notices.count("hello") == 1
 
 
-def test_stopping_leaves_the_batch_to_the_next_run(start, servers, stopping, tmp_path):
-    for server in servers:
-        server.close()
-    stopping.set()
-    with start() as egress, pytest.raises(StoppedError):
-        egress.deliver(0, [sent(0, b"a")])
-    [line] = (tmp_path / "ledger").read_text().splitlines()
-    assert line.startswith("id\t")
+def test_an_epoch_is_committed_when_all_before_it_is_delivered(egress, task):
+    egress.begin("one")
+    line, other = task("one"), task("one", partition=1)
+    saving = threading.Thread(target=line.saved, args=[1, {("s", 0): HEAD}])
+    saving.start()
+    assert egress.commits.block == 0
+    other.output(0, share(0))
+    saving.join(20)
+    assert (egress.commits.block, egress.commits.heads) == (1, {("s", 0): HEAD})
+    assert egress.told == [("delivered", 1), ("committed", 1, {"p": 1})]
 
 
-def test_receivers_are_looked_for_before_there_is_anything_to_send(start, servers):
-    with start() as egress, ExitStack() as connections:
-        egress.connect()
-        accepted = []
-        for server in servers:
-            server.settimeout(PATIENCE)
-            accepted.append(connections.enter_context(server.accept()[0]))
-        egress.deliver(0, [sent(0, b"one"), sent(1, b"two")])
-        assert [connection.recv(10) for connection in accepted] == [b"one", b"two"]
-
-
-def test_a_crash_between_sending_and_the_ledger_repeats_that_batch_and_no_other(start, servers, monkeypatch):
-    class CrashError(BaseException):
-        """The process is gone."""
-
-    def crash(*_):
-        raise CrashError
-
-    with start() as egress:
-        egress.deliver(0, [sent(0, b"one ")])
-        with monkeypatch.context() as patched:
-            patched.setattr("wallaroo.engine.delivery.ledger.Ledger.record", crash)
-            with pytest.raises(CrashError):
-                egress.deliver(1, [sent(0, b"two ")])
-    with start() as egress:
-        for batch, body in enumerate([b"one ", b"two ", b"three "]):
-            egress.deliver(batch, [sent(0, body)])
-    assert accept_all(servers[0]) == [b"one two ", b"two three "]
-
-
-class TestKilledInTheMiddleOfABatch:
-    """A copy of the ledger is what a crash leaves: the run that was killed, here, just cannot go on."""
-
-    BODIES = tuple(bytes([65 + number]) * 1_000_000 for number in range(20))
-    WHOLE = b"".join(BODIES)
-
-    @pytest.fixture
-    def killed(self, start, servers, stopping, tmp_path):
-        """Return the home of a run that was killed when its receiver had read 5 MB of a batch."""
-        # Connections inherit it. By itself, the system may take in a whole batch for a receiver that has read much.
-        servers[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
-        with ExitStack() as stack:
-            egress = stack.enter_context(start())
-            chunks = [sent(0, body, part=part) for part, body in enumerate(self.BODIES)]
-
-            def deliver():
-                with pytest.raises(StoppedError):
-                    egress.deliver(3, chunks)
-
-            thread = threading.Thread(target=deliver)
-            thread.start()
-            stack.callback(thread.join, PATIENCE)
-            connection = stack.enter_context(servers[0].accept()[0])
-            stack.callback(stopping.set)
-            with connection.makefile("rb") as stream:
-                assert stream.read(5_000_000) == self.WHOLE[:5_000_000]
-            name = f"127.0.0.1:{servers[0].getsockname()[1]}"
-            left = tmp_path / "left"
-            left.mkdir()
-            # The receiver's machine has acknowledged what the receiver has read.
-            while Ledger(shutil.copy(tmp_path / "ledger", left / "ledger")).part(name, 3).size < 5_000_000:
-                time.sleep(0.01)
-            yield left
-
-    def sent_again(self, start, server, home, batch, bodies):
-        received = []
-        reading = threading.Thread(target=lambda: received.extend(accept_one(server)))
-        reading.start()
-        with start(home) as egress:
-            egress.deliver(batch, [sent(0, body, part=part) for part, body in enumerate(bodies)])
-        reading.join(PATIENCE)
-        return b"".join(received)
-
-    def test_the_next_run_sends_what_the_receivers_machine_had_not_acknowledged(self, killed, start, servers):
-        rest = self.sent_again(start, servers[0], killed, 3, self.BODIES)
-        assert self.WHOLE.endswith(rest)
-        assert len(rest) % 1_000_000 == 0
-        assert len(rest) <= 15_000_000
-
-    def test_another_batch_is_sent_as_a_whole(self, killed, start, servers):
-        assert self.sent_again(start, servers[0], killed, 4, self.BODIES) == self.WHOLE
-
-    def test_a_batch_that_came_out_different_is_sent_as_a_whole(self, killed, start, servers):
-        bodies = [b"!" + self.BODIES[0][1:], *self.BODIES[1:]]
-        assert self.sent_again(start, servers[0], killed, 3, bodies) == b"".join(bodies)
-
-
-class TestEffectivelyOnce:
-    def answering(self, server, connections=1):
-        """Take framed batches and confirm them, in a thread; return the list they are put into."""
-        batches = []
-
-        def run():
-            for _ in range(connections):
-                connection, _ = server.accept()
-                with connection, connection.makefile("rb") as stream:
-                    while header := stream.read(HEADER.size):
-                        magic, stream_of, number, size = HEADER.unpack(header)
-                        assert magic == MAGIC
-                        batches.append((stream_of, number, stream.read(size)))
-                        connection.sendall(ANSWER.pack(number))
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        return batches, thread
-
-    def test_batches_carry_their_ids(self, start, servers):
-        (one, thread), (other, other_thread) = self.answering(servers[0], 2), self.answering(servers[1])
-        with start(effectively_once=True) as egress:
-            egress.deliver(0, [sent(0, b"p0 "), sent(1, b"other"), sent(2, b"q0 ")])
-            egress.deliver(2, [sent(0, b"p2 ")])
-        with start(effectively_once=True) as egress:
-            egress.deliver(2, [sent(0, b"p2 ")])
-            egress.deliver(3, [sent(2, b"q3 ")])
-        thread.join(PATIENCE)
-        other_thread.join(PATIENCE)
-        [stream] = {stream for stream, _, _ in one}
-        assert one == [(stream, 0, b"p0 q0 "), (stream, 2, b"p2 "), (stream, 3, b"q3 ")]
-        [(other_stream, number, body)] = other
-        assert (number, body) == (0, b"other")
-        assert other_stream != stream
-
-    def test_a_state_that_starts_afresh_is_another_stream(self, start, servers, tmp_path):
-        batches, thread = self.answering(servers[0], 2)
-        for name in ("home", "new home"):
-            (tmp_path / name).mkdir()
-            with start(tmp_path / name, effectively_once=True) as egress:
-                egress.deliver(0, [sent(0, b"first")])
-        thread.join(PATIENCE)
-        [(before, *_), (after, *_)] = batches
-        assert before != after
-
-
-def test_nothing_is_sent_that_could_not_be_recorded(start, servers, monkeypatch):
-    with start() as egress:
-        egress.deliver(0, [sent(0, b"one ")])
-        with monkeypatch.context() as full:
-            full.setattr("wallaroo.engine.delivery.ledger._ROOM_FOR_A_BATCH", 1 << 61)
-            with pytest.raises(OSError, match="File too large"):
-                egress.deliver(1, [sent(0, b"two ")])
-        egress.deliver(1, [sent(0, b"two ")])
-    assert accept_all(servers[0]) == [b"one two "]
+def test_the_epoch_of_a_life_of_the_query_that_is_over_is_not_committed(egress):
+    egress.begin("one")
+    egress.begin("two")
+    egress.itself._commit(Epoch("one", 5, {("s", 0): HEAD}, [LETTER]))
+    assert (egress.commits.block, egress.commits.heads) == (0, {})
+    assert not egress.home.dead_letters.exists()

@@ -6,11 +6,11 @@ import threading
 from contextlib import closing
 
 import pytest
+from wallaroo.engine.transport.chunks import DEAD_LETTERS, Chunk, dump_records
 
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.on_error import OnError
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.transport.chunks import DEAD_LETTERS, Chunk, dump_records
 from wallaroo.errors import ErrorPolicyError
 from wallaroo.topology.model import REPLAYS
 

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import os
 import signal
-import socket
 import threading
 import warnings
 

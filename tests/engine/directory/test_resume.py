@@ -4,7 +4,6 @@ import pytest
 
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import COMMIT, Home
-from wallaroo.engine.directory.layouts import new_layout
 from wallaroo.engine.directory.resume import (
     check_sources,
     fitted,
@@ -13,6 +12,7 @@ from wallaroo.engine.directory.resume import (
     start_fresh,
     unprocessed,
 )
+from wallaroo.engine.plan import new_layout
 from wallaroo.errors import DirectoryError
 from wallaroo.ingress.log_format import LogCorruptError
 from wallaroo.ingress.log_writer import LogWriter
@@ -89,14 +89,14 @@ FITS = [
 
 @pytest.mark.parametrize(("before", "now", "after", "change"), FITS)
 def test_states_go_on_wherever_they_are_now(visiting, before, now, after, change):
-    recorded = new_layout(visiting(before), 1, buckets=4)
+    recorded = new_layout(visiting(before), buckets=4)
     fit = fitted(recorded, visiting(now))
     assert (describe(fit.layout), fit.change) == (after, change)
     assert fit.layout.buckets == 4
 
 
 def test_a_state_that_comes_back_is_known(visiting):
-    first = new_layout(visiting("a B"), 1, buckets=4)
+    first = new_layout(visiting("a B"), buckets=4)
     second = fitted(first, visiting("a c")).layout
     assert second.unused == {"b"}
     # What is not new is not told again.

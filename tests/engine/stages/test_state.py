@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from wallaroo.engine.stages.state import MemoryStore, StateLog, _Head
-from wallaroo.engine.transport.chunks import Serializer
+from wallaroo.engine.transport.serializer import Serializer
 
 WORKERS = 3
 KEYS = [*"abcdefgh", None, 1, ("a", 2)]

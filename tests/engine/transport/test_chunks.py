@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from wallaroo.engine.transport.chunks import (
     ARROW_SCHEMA,
     Chunk,

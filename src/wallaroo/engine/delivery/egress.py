@@ -1,35 +1,49 @@
-"""The end of a batch: its outputs, in order, to the sinks, each batch once."""
+"""The end of a block's way: its outputs, in order, to the sinks, each block once; and the commit of an epoch."""
 
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
+from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 
 from wallaroo.api.configs import TCPSinkConfig
 from wallaroo.connectors.base import Notice, SinkConnection
-from wallaroo.connectors.batch import Batch, Body
+from wallaroo.connectors.batch import Batch
 from wallaroo.connectors.tcp import TcpSink
 from wallaroo.connectors.tcp_once import ConfirmedTcpSink
 from wallaroo.engine.delivery.dead_letters import DeadLetters
 from wallaroo.engine.delivery.error_policy import ErrorPolicy
+from wallaroo.engine.delivery.hand_ins import Epoch, Expected, HandIns
 from wallaroo.engine.delivery.ledger import Ledger, Part
 from wallaroo.engine.delivery.on_error import OnError
+from wallaroo.engine.delivery.progress import Progress
+from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.plan import Plan, SinkRoute
-from wallaroo.engine.transport.notes import Deaths, blame
+from wallaroo.engine.transport.letters import Letter, load_records
+from wallaroo.engine.transport.shares import BLOCK, DEAD_LETTERS, PRINTED, Chunk, unpack_share
+from wallaroo.ingress.sequence import unpack_block
+
+_LOOK_SECONDS = 0.2
+_TRY_AGAIN_SECONDS = 0.5
+_LAST_SECONDS = 10.0
+_DEAD_LETTERS_IN_LEDGER = "dead letters"
 
 
 class Egress:
-    """Takes the output of batch after batch in the driver, which owns the connections.
+    """Delivers block after block in a thread of the driver, which owns the connections.
 
-    With `effectively_once`, batches are sent in frames with their ids, and receivers have to confirm them.
+    With `effectively_once`, blocks are sent in frames with their numbers, and receivers have to confirm them.
     """
 
-    def __init__(  # noqa: PLR0913 - what a run decides
+    def __init__(  # noqa: PLR0913, PLR0917 - what a run has opened, and decides
         self,
         plan: Plan,
         home: Home,
+        hand_ins: HandIns,
+        commits: Commits,
+        progress: Progress,
         stopping: threading.Event,
         notice: Notice,
         *,
@@ -39,20 +53,32 @@ class Egress:
         self._ledger = Ledger(home.ledger)
         self._policy = ErrorPolicy(on_error or OnError())
         self._dead_letters = DeadLetters(home.dead_letters, notice)
-        self._notes = Path(plan.notes) if plan.notes else None
+        self._hand_ins = hand_ins
+        self._commits = commits
+        self._progress = progress
         self._notice = notice
         self._effectively_once = effectively_once
+        self._sources = plan.sources
         self._connections: dict[str, SinkConnection] = {}
         self._routes: dict[int, str] = {}
-        self._sources = plan.sources
         for route in plan.routes:
             if isinstance(route, SinkRoute):
-                connection = self._connect(route, stopping)
-                self._routes[route.number] = connection.name
-        self.batches = 0
+                self._routes[route.number] = self._connect(route, stopping).name
+        self._next = self._printed = self._furthest = commits.block
+        self._ends: dict[str, int] = {}
+        """Up to which message of each source blocks have been delivered since the last commit."""
+        self._attempt = ""
+        self._committing = threading.Lock()
+        self._at_hand: list[bytes] | Epoch | None = None
+        self._halt = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="wallaroo-egress", daemon=True)
+        self.blocks = 0
+        """How many blocks have been delivered in this run, each counted once."""
         self.messages_out = 0
+        self.held_up: OSError | None = None
+        """Why the block at hand cannot be recorded, as long as it cannot."""
         self.failure: BaseException | None = None
-        """What went wrong in a batch, for the run's own last word; Spark only keeps its text."""
+        """What has ended the delivery."""
 
     def _connect(self, route: SinkRoute, stopping: threading.Event) -> SinkConnection:
         assert isinstance(route.sink, TCPSinkConfig)
@@ -66,28 +92,126 @@ class Egress:
         """Return how many messages became dead letters in this run."""
         return self._dead_letters.count
 
-    def fatal_calls(self, failure: str) -> dict[str, str]:
-        """Return which calls of user code have been found, in the batch that has failed, to be a worker's death.
-
-        Each comes with its step.
-
-        Raises:
-            ErrorPolicyError: There are some, and the first message that fails is to be the end.
-        """
-        if self._notes is None:
-            return {}
-        blame(self._notes, failure)
-        steps = Deaths(self._notes).steps()
-        for step in steps.values():
-            self._policy.judge_fatal(step)
-        return steps
-
     def sum_up(self) -> None:
         """Tell, when it is time, how often errors have come back."""
         self._dead_letters.sum_up()
 
-    def _batch(self, sink: str, number: int, bodies: list[Body]) -> Batch:
-        """Return a batch for a sink, which goes on where a run that was killed had got to."""
+    def judge_fatal(self, step: str) -> None:
+        """Take note that a message has killed its worker, twice, at a step.
+
+        Raises:
+            ErrorPolicyError: The first message that fails is to be the end.
+        """
+        self._policy.judge_fatal(step)
+
+    def start(self) -> None:
+        """Begin to deliver, and look for the receivers, so that one that is missing is missed at the start."""
+        for connection in self._connections.values():
+            threading.Thread(target=connection.connect, daemon=True).start()
+        self._thread.start()
+
+    def begin(self, attempt: str, expected: Expected) -> int:
+        """Start over from the last commit with a new life of the query; return the block where it begins.
+
+        A block that is being delivered is not waited for: its receiver may take its time.
+        """
+        with self._committing:
+            self._hand_ins.begin(attempt, expected)
+            return self._commits.block
+
+    def close(self) -> None:
+        """Deliver nothing more, and close the connections, after everything has been sent."""
+        self._halt.set()
+        self._hand_ins.wake()
+        if self._thread.is_alive():
+            self._thread.join(_LAST_SECONDS)
+        for connection in self._connections.values():
+            connection.close()
+        self._dead_letters.close()
+        self._ledger.close()
+
+    def _run(self) -> None:
+        while not self._halt.is_set():
+            try:
+                self._step()
+            except OSError as error:
+                # The block at hand is tried again; the run says what it waits for.
+                self.held_up = error
+                self._halt.wait(_TRY_AGAIN_SECONDS)
+            except Exception as error:  # noqa: BLE001 - the run raises it, in a thread that somebody looks at
+                self.failure = error
+                return
+
+    def _step(self) -> None:
+        if self._attempt != self._hand_ins.attempt:
+            self._attempt = self._hand_ins.attempt
+            self._next = self._commits.block
+            self._ends.clear()
+            self._at_hand = None
+        if self._at_hand is None:
+            self._at_hand = self._hand_ins.next(self._attempt, self._next, _LOOK_SECONDS)
+        taken = self._at_hand
+        if isinstance(taken, Epoch):
+            self._commit(taken)
+        elif taken is not None:
+            chunks = [chunk for share in taken for chunk in unpack_share(share)]
+            self._deliver(self._next, sorted(chunks, key=lambda chunk: (chunk.route, chunk.part)))
+            self._next += 1
+            if self._next > self._furthest:
+                # What is computed again after a failure is no progress.
+                self._furthest = self._next
+                self.blocks += 1
+            self._progress.delivered(self._next)
+        self._at_hand = None
+        self.held_up = None
+
+    def _commit(self, epoch: Epoch) -> None:
+        with self._committing:
+            if epoch.attempt != self._hand_ins.attempt:
+                return  # The next life of the query has begun from the commit before.
+            if epoch.letters:
+                self._dead_letters.add(epoch.letters)
+                epoch.letters.clear()  # They are kept once, also where the commit has to be tried again.
+            self._commits.commit(epoch.block, epoch.heads, self._ends)
+            self._ends.clear()
+        self._progress.committed(self._commits.block, self._commits.ends)
+        self._hand_ins.release(epoch.block)
+
+    def _deliver(self, number: int, chunks: Iterable[Chunk]) -> None:
+        """Deliver the chunks of a block, which are in order for each route."""
+        self._ledger.make_room()
+        outputs: defaultdict[str, list[Chunk]] = defaultdict(list)
+        letters: list[Letter] = []
+        messages = 0
+        for chunk in chunks:
+            if chunk.route == BLOCK:
+                ranges = unpack_block(chunk.body).ranges
+                messages = sum(each.end - each.first for each in ranges)
+                self._ends.update({self._sources[each.source]: each.end for each in ranges})
+            elif chunk.route >= 0:
+                outputs[self._routes[chunk.route]].append(chunk)
+            elif chunk.route == PRINTED and number >= self._printed:
+                self._notice(bytes(chunk.body).decode(errors="replace").rstrip("\n"))
+            elif chunk.route == DEAD_LETTERS:
+                letters += load_records(chunk.body)
+        self._printed = max(self._printed, number + 1)
+        if not self._ledger.has(_DEAD_LETTERS_IN_LEDGER, number):
+            self._keep(letters, messages, number)
+        for name, of_sink in outputs.items():
+            if not self._ledger.has(name, number):
+                self._connections[name].deliver(self._batch(name, number, of_sink))
+                self._ledger.record(name, number)
+                self.messages_out += sum(chunk.number for chunk in of_sink)
+
+    def _keep(self, letters: list[Letter], messages: int, number: int) -> None:
+        """Keep the dead letters of a block, unless there are so many that the application is not to go on."""
+        self._policy.judge(letters, messages, number)
+        if letters:
+            self._dead_letters.add(letters)
+            self._ledger.record(_DEAD_LETTERS_IN_LEDGER, number)
+
+    def _batch(self, sink: str, number: int, chunks: list[Chunk]) -> Batch:
+        """Return a block's outputs for a sink, which go on where a run that was killed had got to."""
 
         def note(size: int, checksum: int) -> None:
             try:
@@ -97,20 +221,8 @@ class Egress:
                 if not size:
                     raise
 
-        batch = Batch(number, bodies, note)
+        batch = Batch(number, [chunk.body for chunk in chunks], note, [chunk.marks for chunk in chunks])
         if not self._effectively_once:
             _, size, checksum = self._ledger.part(sink, number)
             batch.go_on(size, checksum)
         return batch
-
-    def connect(self) -> None:
-        """Look for the receivers in the background, so that one that is missing is missed at the start."""
-        for connection in self._connections.values():
-            threading.Thread(target=connection.connect, daemon=True).start()
-
-    def close(self) -> None:
-        """Close the connections, after everything has been sent."""
-        for connection in self._connections.values():
-            connection.close()
-        self._dead_letters.close()
-        self._ledger.close()

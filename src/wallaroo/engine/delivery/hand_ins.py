@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 import socket
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable
@@ -31,6 +32,10 @@ class Expected(NamedTuple):
     """How many tasks say at the end of an epoch that they have saved everything."""
     owner: Callable[[BucketName], tuple[int, int] | None]
     """Says which task, by level and partition, has a bucket; None for a state that nobody uses now."""
+
+
+_MORE_THAN_COME = Expected(sys.maxsize, sys.maxsize, lambda _: None)
+"""Before the first attempt: nothing is complete."""
 
 
 class Epoch(NamedTuple):
@@ -69,18 +74,17 @@ class _Task(NamedTuple):
 class HandIns:
     """Listens for tasks, and puts together what belongs to a block; `notes` is the folder of the workers' notes."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - whom to listen to, and what for
+    def __init__(
         self,
         address: str,
         token: str,
         commits: Commits,
-        expected: Expected,
         deaths: Deaths | None = None,
         notes: Path | None = None,
     ) -> None:
         self._token = token
         self._commits = commits
-        self._expected = expected
+        self._expected = _MORE_THAN_COME
         self._changed = threading.Condition()
         self.attempt = ""
         """Which life of the query is listened to."""
@@ -98,14 +102,11 @@ class HandIns:
             self.address = joined(host_and_port(address)[0], self._listener.getsockname()[1])
         threading.Thread(target=self._accept, name="wallaroo-hand-ins", daemon=True).start()
 
-    def begin(self, attempt: str, expected: Expected | None = None) -> None:
-        """Start over from the last commit; what tasks of an earlier attempt hand in is no longer taken.
-
-        `expected` is given where another number of tasks shares the work.
-        """
+    def begin(self, attempt: str, expected: Expected) -> None:
+        """Start over from the last commit; what tasks of an earlier attempt hand in is no longer taken."""
         with self._changed:
             self.attempt = attempt
-            self._expected = expected or self._expected
+            self._expected = expected
             self._greeted.clear()
             self._outputs.clear()
             self._saved.clear()

@@ -1,15 +1,16 @@
 """The directory of an application: everything that outlives a run is in here.
 
 wallaroo-directory   marks the directory as an application's
-log/              what the sources accepted and Spark has not yet committed, one folder a source
-checkpoint/       Spark's checkpoint: offsets, commits and the state store
-ledger            which batches each sink has been sent
+log/              what the sources accepted and is not yet committed, one folder a source
+sequence/         the order of what they accepted, as blocks
+commit.json       up to which block all is computed, and where the states are
+states/           the states
+ledger            which blocks each sink has been sent
 layout.json       how the state is cut up
 dead-letters.jsonl   messages that user code could not handle
 replays.jsonl     dead letters that are to be replayed, and which have been
 logs/             Spark's own log
 before-.../       all of this as it was before a start with --reset
-damaged/          parts of the checkpoint that a power failure had damaged, and what lay behind them
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _PATIENCE_SECONDS = 20.0
 COMMIT = "commit.json"
 """The file that says up to where messages that are processed as they arrive have been, and where the states are."""
 
-_FORMAT = 2
+_FORMAT = 3
 """Of the files in here, raised whenever an older version's cannot be read any more."""
 
 
@@ -50,7 +51,6 @@ class Home:
         self.path = Path(os.path.abspath(path))  # noqa: PTH100 - resolves no links, so users see what they gave
         self.for_spark = self.path
         """The same directory under the path that Spark is told."""
-        self.checkpoint = self.path / "checkpoint"
         self.logs = self.path / "log"
         self.sequence = self.path / "sequence"
         self.states = self.path / "states"
@@ -129,15 +129,6 @@ class Home:
         words = re.sub(r"[^A-Za-z0-9]+", "-", source).strip("-").lower()[:40]
         return self.logs / f"{words}-{zlib.crc32(source.encode()):08x}"
 
-    def refuse_the_other_way(self, *, in_batches: bool) -> None:
-        """Refuse a directory that was filled by the other way of processing, in batches or in real time."""
-        if (self.path / COMMIT if in_batches else self.checkpoint).exists():
-            raise DirectoryError(
-                f"{self.path} has been used {'with' if in_batches else 'without'} --real-time, and what is in it "
-                "cannot be read in another way. Start it as before, choose another directory with --resilience-dir, or "
-                "start fresh with --reset, which keeps what is there in a folder of its own."
-            )
-
     def recorded_layout(self) -> tuple[str, Layout] | None:
         """Return the application's name and the layout that the state in here was made with, None if there is none."""
         path = self.path / "layout.json"
@@ -146,7 +137,8 @@ class Home:
             if recorded.get("format") != _FORMAT:
                 raise DirectoryError(
                     f"{self.path} was written by another version of Wallaroo, in a format that this one cannot read. "
-                    "Use that version, or start fresh with --reset, which keeps what is there in a folder of its own."
+                    "Go on with that version, until it has processed all that it has accepted; or start fresh with "
+                    "--reset, which keeps what is there in a folder of its own."
                 )
             return recorded["application"], Layout.from_json(recorded)
         except FileNotFoundError:

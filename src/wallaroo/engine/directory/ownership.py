@@ -27,7 +27,7 @@ _TEXT = """\
 In this directory Wallaroo keeps what an application needs from one run to the next: messages, state, dead letters.
 It replaces and deletes files in here. Keep nothing of your own in this directory.
 """
-_LAYOUT = {"format", "application", "levels", "singles", "partitions", "buckets"}
+_LAYOUT = {"format", "application", "levels", "singles", "buckets"}
 _NAMES_SHOWN = 3
 _THROWN_AWAY = "scratch"
 """Deleted at each start, and never read."""

@@ -10,8 +10,7 @@ from pathlib import Path
 from wallaroo.connectors.base import Notice
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import COMMIT, Home
-from wallaroo.engine.directory.layouts import new_layout
-from wallaroo.engine.plan import Layout
+from wallaroo.engine.plan import Layout, new_layout
 from wallaroo.errors import DirectoryError, WallarooError
 from wallaroo.ingress.log_format import segment_starts
 from wallaroo.ingress.log_reader import LogReader
@@ -41,12 +40,12 @@ def layout_for(home: Home, application: Application, buckets: int) -> Fit:
     """
     recorded = home.recorded_layout()
     if recorded is None:
-        return Fit(new_layout(application.pipelines, 1, buckets))
+        return Fit(new_layout(application.pipelines, buckets))
     name, layout = recorded
     if name != application.name:
         raise DirectoryError(f"{home.path} holds the state of another application, {name!r}. {_WAYS_OUT}")
     if not (home.path / COMMIT).exists():
-        return Fit(new_layout(application.pipelines, 1, buckets))  # The last run ended before it had any state.
+        return Fit(new_layout(application.pipelines, buckets))  # The last run ended before it had any state.
     fit = fitted(layout, application.pipelines)
     if misfits := list(_changed_kinds(layout, fit.layout)):
         raise DirectoryError(
@@ -58,12 +57,11 @@ def layout_for(home: Home, application: Application, buckets: int) -> Fit:
 
 def fitted(recorded: Layout, pipelines: Sequence[Pipeline]) -> Fit:
     """Return the layout of `pipelines` with the buckets, and the states, that are there."""
-    now = new_layout(pipelines, 1, recorded.buckets)
+    now = new_layout(pipelines, recorded.buckets)
     known = {*recorded.states, *recorded.unused}
     layout = Layout(
         now.levels,
         now.singles | (recorded.singles - now.states.keys()),
-        partitions=1,
         buckets=recorded.buckets,
         unused=frozenset(known - now.states.keys()),
     )

@@ -13,7 +13,7 @@ from wallaroo.engine.stages.watch import Watch
 from wallaroo.engine.transport.worker_notes import Care, WorkerNote
 
 if TYPE_CHECKING:
-    from wallaroo.engine.stages.block_worker import BlockWorker
+    from wallaroo.engine.stages.worker import Worker
 
 Result = TypeVar("Result")
 
@@ -27,7 +27,7 @@ def note_in(folder: str) -> WorkerNote:
 class CarefulTask:
     """A task that goes by what processes have died at."""
 
-    def __init__(self, worker: BlockWorker, note: WorkerNote, care: Care) -> None:
+    def __init__(self, worker: Worker, note: WorkerNote, care: Care) -> None:
         self._worker = worker
         self._note = note
         self._care = care

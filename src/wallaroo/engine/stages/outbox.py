@@ -19,9 +19,8 @@ from wallaroo.engine.plan import Plan, SinkRoute, StepRoute
 from wallaroo.engine.stages.printing import CaughtStream
 from wallaroo.engine.stages.watch import Function, Watch
 from wallaroo.engine.transport.buckets import stable_hash
-from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, Chunk, dump_records
-from wallaroo.engine.transport.letters import Letter, Place, make_letter, safe_repr, shorten
-from wallaroo.engine.transport.shares import Chunk as ShareChunk
+from wallaroo.engine.transport.letters import Letter, Place, dump_records, make_letter, safe_repr, shorten
+from wallaroo.engine.transport.shares import DEAD_LETTERS, PRINTED, Chunk
 
 _PRINTED_AT_MOST = 64 * 1024
 _KNOWN_BUCKETS_AT_MOST = 1_000_000
@@ -143,29 +142,7 @@ class Outbox:
         letters, self._dead = self._dead, []
         return letters
 
-    def take(self, seq: int, carrier: int) -> Iterator[Chunk]:
-        """Yield everything collected as chunks, and start again. `carrier` takes what has no bucket to go to."""
-        part = self._part
-        self._part += 1
-        self.room = _MULTIPLIED_AT_MOST
-        for number, groups in self._keyed.items():
-            if groups:
-                route = self._plan.routes[number]
-                assert isinstance(route, StepRoute)
-                yield from self._keyed_chunks(route, groups, seq, part)
-                groups.clear()
-        self.join_encoded()
-        for number, joined in self._joined.items():
-            if joined.count:
-                yield Chunk(number, carrier, seq, part, joined.count, b"".join(joined.pieces))
-                joined.clear()
-        if self._dead:
-            yield Chunk(DEAD_LETTERS, carrier, seq, part, len(self._dead), dump_records(self._dead))
-            self._dead.clear()
-        if text := self._printed_text():
-            yield Chunk(PRINTED, carrier, seq, part, 0, text.encode("utf-8", "replace"))
-
-    def share_out(self, part: int, shares: list[list[ShareChunk]], carrier: int) -> None:
+    def share_out(self, part: int, shares: list[list[Chunk]], carrier: int) -> None:
         """Put everything collected into the shares of a stage's partitions, and start again.
 
         `part` says where in the block it comes from; `carrier` is the share for what has no bucket to go to.
@@ -182,13 +159,13 @@ class Outbox:
         for number, joined in self._joined.items():
             if joined.count:
                 ends = array("I", accumulate(joined.lengths))
-                loose.append(ShareChunk(number, part, joined.count, b"".join(joined.pieces), ends))
+                loose.append(Chunk(number, part, joined.count, b"".join(joined.pieces), ends))
                 joined.clear()
         if self._dead:
-            loose.append(ShareChunk(DEAD_LETTERS, part, len(self._dead), dump_records(self._dead)))
+            loose.append(Chunk(DEAD_LETTERS, part, len(self._dead), dump_records(self._dead)))
             self._dead.clear()
         if text := self._printed_text():
-            loose.append(ShareChunk(PRINTED, part, 0, text.encode("utf-8", "replace")))
+            loose.append(Chunk(PRINTED, part, 0, text.encode("utf-8", "replace")))
 
     def _printed_text(self) -> str:
         """Return what user code has printed, if not too much, and forget it."""
@@ -200,7 +177,7 @@ class Outbox:
         return text
 
     def _share_out_keyed(
-        self, route: StepRoute, groups: dict[Any, list[Any]], part: int, shares: list[list[ShareChunk]]
+        self, route: StepRoute, groups: dict[Any, list[Any]], part: int, shares: list[list[Chunk]]
     ) -> None:
         """Put the messages for a state into the shares of its buckets' partitions, those of a bucket side by side."""
         by_bucket: defaultdict[int, dict[Any, list[Any]]] = defaultdict(dict)
@@ -217,7 +194,7 @@ class Outbox:
             if kept is not of_share:
                 marks[share] = self._marks_of(route, kept)
             if count:
-                shares[share].append(ShareChunk(route.number, part, count, body, marks[share]))
+                shares[share].append(Chunk(route.number, part, count, body, marks[share]))
 
     def _marks_of(self, route: StepRoute, messages: dict[Any, list[Any]]) -> array[int]:
         """Return which buckets the keys of messages are in: pairs of a bucket and a number of keys."""
@@ -226,16 +203,6 @@ class Outbox:
         for bucket, keys in groupby(messages, known.__getitem__):
             marks.extend((bucket, len(list(keys))))
         return marks
-
-    def _keyed_chunks(self, route: StepRoute, groups: dict[Any, list[Any]], seq: int, part: int) -> Iterator[Chunk]:
-        """Yield one chunk for each bucket that got messages."""
-        by_bucket: defaultdict[int, dict[Any, list[Any]]] = defaultdict(dict)
-        for bucket, key, messages in self._with_buckets(route, groups, part):
-            by_bucket[bucket][key] = messages
-        for bucket, of_bucket in by_bucket.items():
-            body, count, _ = self._packed(route, of_bucket, part)
-            if count:
-                yield Chunk(route.number, route.layout.groups[bucket], seq, part, count, body)
 
     def _with_buckets(
         self, route: StepRoute, groups: dict[Any, list[Any]], part: int
@@ -272,7 +239,7 @@ class Outbox:
                     f"the partition function returned the key {shorten(safe_repr(key))}; "
                     "to_state_partition_u64 takes whole numbers from 0 to 2**64 - 1"
                 )
-        number = len(route.layout.groups)
+        number = route.layout.buckets
         return stable_hash(key) % number if number > 1 else 0
 
     def _packed(

@@ -25,7 +25,7 @@ import pickle
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from wallaroo.engine.transport.chunks import Serializer
+from wallaroo.engine.transport.serializer import Serializer
 
 _TOKENS_KEPT = 16
 _MERGE_AT = 8

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from wallaroo.engine.stages.block_worker import BlockWorker
 from wallaroo.engine.stages.careful import CarefulTask, note_in
 from wallaroo.engine.stages.printing import catch_streams
 from wallaroo.engine.stages.state_store import StateFiles
+from wallaroo.engine.stages.worker import Worker
 from wallaroo.engine.transport.buckets import spread_ids
 from wallaroo.engine.transport.hand_in import HandIn
 from wallaroo.engine.transport.shares import Chunk, pack_share, unpack_share
@@ -63,12 +63,12 @@ def end_before(block: int) -> int:
 
 
 @lru_cache(maxsize=1)
-def worker_for(ref: PlanRef, messages: str, token: str) -> BlockWorker:
+def worker_for(ref: PlanRef, messages: str, token: str) -> Worker:
     """Return this process's worker for a plan, which has its messages from the address `messages`, if there is one."""
     catch_streams()
     # Messages come and go by the ten thousand; Python's own setting looks for garbage after every 700.
     gc.set_threshold(50_000, 20, 20)
-    return BlockWorker(ref.load(), FetchedMessages(messages, token) if messages else None)
+    return Worker(ref.load(), FetchedMessages(messages, token) if messages else None)
 
 
 def first_stage(settings: TaskSettings) -> Callable[[Batches], Batches]:
@@ -218,7 +218,7 @@ def _line(settings: TaskSettings, level: int) -> Iterator[tuple[HandIn, int]]:
         driver.close()
 
 
-def _tidy_up(worker: BlockWorker) -> None:
+def _tidy_up(worker: Worker) -> None:
     worker.forget_old()
     # Spark's worker runs a full collection after every task, which would visit every live object.
     gc.freeze()

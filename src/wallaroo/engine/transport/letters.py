@@ -7,13 +7,15 @@ and the key it had.
 from __future__ import annotations
 
 import base64
+import json
 import pickle
 import time
 import traceback
 from dataclasses import dataclass
 from typing import Any
 
-from wallaroo.engine.transport.chunks import Serializer
+from wallaroo.connectors.batch import Body
+from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.errors import users_traceback
 from wallaroo.topology.model import KeyBy, Pipeline, StateComputation
 
@@ -193,3 +195,14 @@ def shorten(text: str, most: int = 500) -> str:
     'abc…'
     """
     return text if len(text) <= most else text[:most] + "…"
+
+
+def dump_records(records: list[Letter]) -> bytes:
+    """Return dead-letter records as the body of a chunk."""
+    return json.dumps(records).encode()
+
+
+def load_records(body: Body) -> list[Letter]:
+    """Return the dead-letter records in the body of a chunk."""
+    records: list[Letter] = json.loads(bytes(body))
+    return records

@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 from tests.engine.blocks import Blocks
 
-from wallaroo.engine.stages import block_worker
+from wallaroo.engine.stages import worker
 from wallaroo.engine.stages.printing import CaughtStream
 from wallaroo.errors import WallarooError
 
@@ -172,7 +172,7 @@ def test_without_a_state_the_order_of_the_input_is_kept(make, tmp_path):
 
 
 def test_an_error_leaves_no_trace_in_a_state_however_long_ago_it_was_committed(make, tmp_path, monkeypatch):
-    monkeypatch.setattr(block_worker, "_KEPT_AT_MOST", 300)
+    monkeypatch.setattr(worker, "_KEPT_AT_MOST", 300)
 
     def fail_at_times(word, totals):
         totals["all"] = totals.get("all", 0) + 1

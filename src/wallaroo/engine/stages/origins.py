@@ -25,7 +25,7 @@ from wallaroo.ingress.sequence import SequencedBlock
 from wallaroo.topology.model import REPLAYS
 
 if TYPE_CHECKING:
-    from wallaroo.engine.stages.block_worker import BlockWorker
+    from wallaroo.engine.stages.worker import Worker
 
 Noted = tuple[dict[str, Any], Any]
 """An origin and its message."""
@@ -35,7 +35,7 @@ class ArrivedSlice:
     """The messages of one bucket in a chunk as they arrived, for those of them that fail."""
 
     def __init__(
-        self, worker: BlockWorker, block: SequencedBlock, chunk: Chunk, messages: dict[Any, list[Any]], first: int
+        self, worker: Worker, block: SequencedBlock, chunk: Chunk, messages: dict[Any, list[Any]], first: int
     ) -> None:
         self._worker = worker
         self._block = block
@@ -73,12 +73,12 @@ class ArrivedSlice:
         return found or {"source": source, **positions_in(worker, block, source)}
 
 
-def has_replays(worker: BlockWorker, block: SequencedBlock) -> bool:
+def has_replays(worker: Worker, block: SequencedBlock) -> bool:
     """Tell whether a block has dead letters that are replayed."""
     return any(worker.plan.sources[each.source] == REPLAYS for each in block.ranges)
 
 
-def positions_in(worker: BlockWorker, block: SequencedBlock, source: str) -> dict[str, Any]:
+def positions_in(worker: Worker, block: SequencedBlock, source: str) -> dict[str, Any]:
     """Return which messages of a source a block has; nothing where letters are replayed in it, which may be any."""
     ranges = [each for each in block.ranges if worker.plan.sources[each.source] == source]
     if not ranges or has_replays(worker, block):
@@ -86,14 +86,14 @@ def positions_in(worker: BlockWorker, block: SequencedBlock, source: str) -> dic
     return {"positions": [min(each.first for each in ranges), max(each.end for each in ranges) - 1]}
 
 
-class BlockRetracing:
+class Retracing:
     """The first stage once more over one block, as far as it takes.
 
     It has one part of the output at a time. Parts are asked for in their order, mostly; for one that has gone by it
     begins again.
     """
 
-    def __init__(self, worker: BlockWorker, block: SequencedBlock) -> None:
+    def __init__(self, worker: Worker, block: SequencedBlock) -> None:
         self._worker = worker
         self.block = block
         fatal = worker.fatal_first_calls.get(block.number)

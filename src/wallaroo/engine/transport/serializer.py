@@ -1,98 +1,18 @@
-"""How messages travel between stages: a Spark row is a chunk of many messages, packed once.
-
-Columns of a row:
-
-- `route`: what the chunk is for: a state step or a sink of the plan, or one of the special routes below;
-- `grp`: the group (a bucket of a state, or a carrier that only passes chunks on) which decides the partition;
-- `seq`, `part`: the chunk's place in the order of the input; chunks of one route are put in order by them;
-- `number`: how many messages;
-- `body`: the messages: packed with their keys for a state, bytes back to back for a sink;
-- `file`: the name of the file that the body is in, where it is large and on its way to the driver (see `spool`).
-"""
+"""Packs messages and states for their way between workers and into files."""
 
 from __future__ import annotations
 
-import json
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from itertools import accumulate, chain
-from typing import Any, NamedTuple
-
-import pyarrow as pa
+from typing import Any
 
 from wallaroo.connectors.batch import Body
 from wallaroo.engine.transport.packing import pack, pack_plain, unpack
 
-DEAD_LETTERS = -1
-"""The route of messages that failed: a JSON list of records for the dead-letter file."""
-PRINTED = -2
-"""The route of what user code printed: text for the user's screen."""
-NUDGE = -3
-"""The route of chunks without content, which only make every stage run once."""
-
-COLUMNS = "route int, grp int, seq long, part int, number int, body binary, file string"
-ARROW_SCHEMA = pa.schema(
-    [
-        ("route", pa.int32()),
-        ("grp", pa.int32()),
-        ("seq", pa.int64()),
-        ("part", pa.int32()),
-        ("number", pa.int32()),
-        ("body", pa.binary()),
-        ("file", pa.string()),
-    ]
-)
-
-
-_RECORD_BATCH_BYTES = 1 << 20
-
-
-class Chunk(NamedTuple):
-    """One row; its fields are described at the top of this module."""
-
-    route: int
-    grp: int
-    seq: int
-    part: int
-    number: int
-    body: Body
-    file: str | None = None
-
-    @property
-    def order(self) -> tuple[int, int, int]:
-        """Return the key that puts the chunks of a group, or of a sink, into the order of the input."""
-        return (self.route, self.seq, self.part)
-
-
-def record_batches(chunks: Iterable[Chunk]) -> Iterator[pa.RecordBatch]:
-    """Yield `chunks` as the Arrow batches that the source hands to Spark: not many, and none too large."""
-    waiting: list[Chunk] = []
-    size = 0
-    for chunk in chunks:
-        waiting.append(chunk)
-        size += len(chunk.body)
-        if size >= _RECORD_BATCH_BYTES:
-            yield _record_batch(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield _record_batch(waiting)
-
-
-def _record_batch(chunks: list[Chunk]) -> pa.RecordBatch:
-    columns = zip(*chunks, strict=True)
-    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, ARROW_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
-
-
-def from_table(table: pa.Table) -> Iterator[Chunk]:
-    """Yield the chunks of an Arrow table, in input order for each route."""
-    columns = [table.column(name).to_pylist() for name in ARROW_SCHEMA.names]
-    chunks = [Chunk(*values) for values in zip(*columns, strict=True)]
-    yield from sorted(chunks, key=lambda chunk: chunk.order)
-
 
 class Serializer:
-    """Packs messages and states for their way between workers and into the state store.
+    """Packs messages and states for their way between workers and into the files of states.
 
     With pickle as it is, or with the application's own `serialize` and `deserialize` for each message and state.
 
@@ -166,14 +86,3 @@ class Serializer:
         if self._deserialize is not None:
             objects = list(map(self._deserialize, objects))
         return dict(zip(keys, objects, strict=True))
-
-
-def dump_records(records: list[dict[str, Any]]) -> bytes:
-    """Return dead-letter records as the body of a chunk."""
-    return json.dumps(records).encode()
-
-
-def load_records(body: Body) -> list[dict[str, Any]]:
-    """Return the dead-letter records in the body of a chunk."""
-    records: list[dict[str, Any]] = json.loads(bytes(body))
-    return records

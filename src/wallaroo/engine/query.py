@@ -18,7 +18,7 @@ _LONGEST_EPOCH = "7 days"
 """Epochs are ended by the ingress; this is only Spark's own upper bound."""
 
 
-def start_block_query(
+def start_query(
     session: SparkSession, settings: TaskSettings, control: str, start: int, checkpoint: Path
 ) -> StreamingQuery:
     """Start the query of an application from a block on."""

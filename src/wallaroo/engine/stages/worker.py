@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any
 
 from wallaroo.engine.plan import Plan, StepRoute
-from wallaroo.engine.stages.block_origins import ArrivedSlice, BlockRetracing
 from wallaroo.engine.stages.first_stage import FirstStage, PipelineLine, SourceLine
 from wallaroo.engine.stages.messages import LoggedMessages, Messages
+from wallaroo.engine.stages.origins import ArrivedSlice, Retracing
 from wallaroo.engine.stages.outbox import USER_ERRORS, NotPicklableError, Outbox
 from wallaroo.engine.stages.replaying import ReplayLine
 from wallaroo.engine.stages.state import Bucket, StateLog
@@ -34,7 +34,7 @@ _KEPT_AT_MOST = 16 << 20
 """How many bytes of messages are kept, to make a state again after an error, before the states are written."""
 
 
-class BlockWorker:
+class Worker:
     """One application in one worker process."""
 
     def __init__(self, plan: Plan, messages: Messages | None = None, outbox: Outbox | None = None) -> None:
@@ -45,7 +45,7 @@ class BlockWorker:
         self._steps: dict[int, StateStep] = {}
         self._live: OrderedDict[BucketName, tuple[float, Bucket]] = OrderedDict()
         self._log = StateLog(plan.serializer, plan.run_id)
-        self._retraced: BlockRetracing | None = None
+        self._retraced: Retracing | None = None
         self.fatal_first_calls: Mapping[int, Mapping[str, str]] = {}
         """By block: calls of the first stage that must not be made, for processes have died at them."""
 
@@ -118,10 +118,10 @@ class BlockWorker:
             return self.retracing(block).origin_of_packed(*which) or {}
         return {}
 
-    def retracing(self, block: SequencedBlock) -> BlockRetracing:
+    def retracing(self, block: SequencedBlock) -> Retracing:
         """Return the first stage once more over a block; many errors in a block cost it once."""
         if self._retraced is None or self._retraced.block != block:
-            self._retraced = BlockRetracing(self, block)
+            self._retraced = Retracing(self, block)
         return self._retraced
 
     def states(self, name: BucketName, files: BucketStores) -> Mapping[Any, Any]:
@@ -175,7 +175,7 @@ class Stage:
     """The states of one level in one partition, from one commit to the next."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - what makes a stage
-        self, worker: BlockWorker, log: StateLog, level: int, partition: int, partitions: int, files: BucketStores
+        self, worker: Worker, log: StateLog, level: int, partition: int, partitions: int, files: BucketStores
     ) -> None:
         self._worker = worker
         self._plan = worker.plan

@@ -1,0 +1,31 @@
+"""How to run an application."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from wallaroo.engine.delivery.on_error import OnError
+from wallaroo.engine.spark.session import SparkOptions
+from wallaroo.ingress.limits import Limits
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a user can choose."""
+
+    home: Path | None = None
+    reset: bool = False
+    """Whether to start fresh; what is in the directory is then set aside."""
+    skip_damaged: bool = False
+    """Whether to go on without messages in the logs that the disk has damaged."""
+    workers: int | None = None
+    """The degree of parallelism; by default what the machine or the cluster offers."""
+    buckets: int | None = None
+    effectively_once: bool = False
+    """Whether blocks are framed with their ids, for receivers that confirm them and drop repeats."""
+    on_error: OnError = field(default_factory=OnError)
+    epoch_seconds: float | None = None
+    """The longest time between two commits."""
+    limits: Limits = field(default_factory=Limits)
+    spark: SparkOptions = field(default_factory=SparkOptions)

@@ -1,0 +1,156 @@
+"""A whole run of an application: it is started, kept going, and stopped in good order."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from wallaroo.connectors.base import Notice, StoppedError, never_failing
+from wallaroo.engine.comeback import Comeback
+from wallaroo.engine.directory.home import Home, default_home
+from wallaroo.engine.directory.plain_names import refuse_if_not_plain
+from wallaroo.engine.directory.run_folder import temporary_folder
+from wallaroo.engine.failure import Failure
+from wallaroo.engine.options import RunOptions
+from wallaroo.engine.spark.failures import cannot_go_on, failure_of_start, told_plainly
+from wallaroo.engine.spark.preflight import check_before_start
+from wallaroo.engine.starting import Parts, Starting
+from wallaroo.program import Program
+from wallaroo.topology.model import Application
+
+READY = "Application has successfully initialized."
+_LOOK_SECONDS = 0.01
+
+
+class Stop:
+    """How a run is asked to stop."""
+
+    def __init__(self) -> None:
+        self.ready = False
+        """Set once the run is up and stops in good order; before that it can just be interrupted."""
+        self.requested = threading.Event()
+        self.at_once = threading.Event()
+
+
+class Run:
+    """One run of an application."""
+
+    def __init__(
+        self, application: Application, program: Program, options: RunOptions, say: Notice, warn: Notice
+    ) -> None:
+        self.application = application
+        self.program = program
+        self.options = options
+        self.home = Home(options.home or default_home(application.name))
+        self._say = never_failing(say)
+        self._warn = never_failing(warn)
+
+    def run(self, stop: Stop) -> None:
+        """Start, say so, and go on until asked to stop; raises a WallarooError if the application cannot go on."""
+        check_before_start(self.application.pipelines, self.options.spark)
+        if not self.options.spark.local:
+            refuse_if_not_plain(self.home.path)
+        with contextlib.ExitStack() as cleanup, told_plainly(self.home):
+            comeback = Comeback(self.home, self._folders_written(), stop.requested, self._warn)
+            stopping = threading.Event()
+            starting = Starting(
+                self.application, self.program, self.options, self.home, cleanup, stopping, self._say, self._warn
+            )
+            parts = starting.open()
+            running = Running(self.home, parts, comeback, self._warn)
+            running.wait_for_first_block()
+            stop.ready = True
+            self._say(READY)
+            while not stop.requested.wait(0.25) and running.keeps_going():
+                pass
+            if stop.requested.is_set():
+                self._warn("Stopping after what is under way; at a second signal, at once.")
+                stopping.set()
+                running.finish(stop)
+            running.raise_failure()
+        self._say(
+            f"Stopped: {parts.egress.messages_out:,} messages sent, {parts.egress.errors:,} dead letters in this run."
+        )
+
+    def _folders_written(self) -> list[Path]:
+        """Return the folders, besides the home, on whose disks Spark depends."""
+        chosen = self.options.spark.conf.get("spark.local.dir", "")
+        return [Path(folder) for folder in (tempfile.gettempdir(), temporary_folder(), *chosen.split(",")) if folder]
+
+
+class Running:
+    """An application that runs: looked after until it is stopped."""
+
+    def __init__(self, home: Home, parts: Parts, comeback: Comeback, warn: Notice) -> None:
+        self._home = home
+        self._commits, self._ingress, self._egress, self._deaths, self._processing = parts
+        self._comeback = comeback
+        self._warn = warn
+        self._left = ""
+        """Why what was under way is left to the next run, where it is."""
+
+    def wait_for_first_block(self) -> None:
+        """Wait until a block has gone all the way: then classes are loaded, workers started, and all is warm."""
+        self._ingress.tick()
+        while not self._egress.blocks:
+            if not self.keeps_going():
+                raise cannot_go_on("its query has ended", self._home)
+            time.sleep(_LOOK_SECONDS)
+
+    def keeps_going(self) -> bool:
+        """Tell whether the query runs; start it again from the last commit where it has ended."""
+        if self._egress.failure is not None:
+            if isinstance(self._egress.failure, StoppedError):
+                return False
+            raise self._egress.failure
+        self._comeback.progress(self._egress.blocks)
+        if self._processing.is_active():
+            if (held_up := self._egress.held_up) is not None:
+                self._comeback.hold_up(str(held_up))
+            self._egress.sum_up()
+            return True
+        return self._comes_back(self._processing.failure())
+
+    def _comes_back(self, failure: Failure) -> bool:
+        """Start the query again from the last commit, when it may; return false where the run is to stop instead."""
+        while self._comeback.wait(failure, self._egress.blocks, self._fatal_calls()):
+            try:
+                self._processing.start_again()
+                # A block without messages shows that all is well again, also where no message comes.
+                self._ingress.tick()
+            except Exception as error:  # noqa: BLE001 - Spark's own, of many classes; it is looked at above
+                failure = failure_of_start(error)
+            else:
+                return True
+        self._left = failure.text
+        return False
+
+    def _fatal_calls(self) -> dict[str, str]:
+        """Return the calls that are not to be made again; where no message may fail, they are the end."""
+        found = self._deaths.fatal_calls()
+        for step in found.values():
+            self._egress.judge_fatal(step)
+        return found
+
+    def finish(self, stop: Stop) -> None:
+        """Take nothing new, and commit what is under way."""
+        self._ingress.drain()
+        end = self._ingress.end_epoch()
+        while end is not None and self._commits.block < end and not stop.at_once.is_set():
+            if self._egress.held_up is not None:
+                self._left = str(self._egress.held_up)
+            elif not self._processing.is_active():
+                self._left = "its query has ended"
+            if self._left or self._egress.failure is not None:
+                break
+            time.sleep(_LOOK_SECONDS)
+
+    def raise_failure(self) -> None:
+        """Raise what has ended the run, or tell what it leaves behind."""
+        if self._egress.failure is not None and not isinstance(self._egress.failure, StoppedError):
+            raise self._egress.failure
+        if self._left:
+            self._warn(f"What was under way is left to the next run: {self._left}")

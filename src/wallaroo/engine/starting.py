@@ -1,0 +1,217 @@
+"""What a run opens, in this order: the directory, the ingress, the egress, Spark, and the query."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from wallaroo.api.configs import TCPSourceConfig
+from wallaroo.api.generators import GenSourceConfig, PickleDecoder
+from wallaroo.connectors.base import Notice
+from wallaroo.engine.delivery.deaths import Deaths
+from wallaroo.engine.delivery.egress import Egress
+from wallaroo.engine.delivery.hand_ins import HandIns
+from wallaroo.engine.delivery.ledger import Ledger
+from wallaroo.engine.delivery.progress import ReportedProgress
+from wallaroo.engine.directory.commit import Commits
+from wallaroo.engine.directory.home import COMMIT, Home
+from wallaroo.engine.directory.resume import check_sources, layout_for, skip_what_is_damaged, start_fresh
+from wallaroo.engine.directory.run_folder import run_folder
+from wallaroo.engine.options import RunOptions
+from wallaroo.engine.plan import Layout, Plan
+from wallaroo.engine.processing import Processing, Surroundings
+from wallaroo.engine.spark.message_room import fitting_limits
+from wallaroo.engine.spark.reach import reach
+from wallaroo.engine.transport.shipping import own_serializers
+from wallaroo.ingress.client import IngressClient
+from wallaroo.ingress.config import EPOCH_SECONDS, IngressConfig, SourceEndpoint
+from wallaroo.ingress.process import IngressProcess
+from wallaroo.ingress.sequence import known_names
+from wallaroo.peers import joined
+from wallaroo.program import Program
+from wallaroo.sizes import readable_size
+from wallaroo.topology.model import REPLAYS, Application, Pipeline
+from wallaroo.trust import stranger
+
+BUCKETS = 128
+"""Into how many parts a partitioned state is cut: so many tasks can share it."""
+_SHORTEST_EPOCH = 0.2
+"""In seconds. The change from one epoch to the next takes about as long."""
+
+
+class Parts(NamedTuple):
+    """What a run consists of."""
+
+    commits: Commits
+    ingress: IngressClient
+    egress: Egress
+    deaths: Deaths
+    processing: Processing
+
+
+class _Ingress(NamedTuple):
+    client: IngressClient
+    control_path: str
+    workers: str
+    """Where workers on other machines find it; empty where there are none."""
+
+
+@dataclass
+class Starting:
+    """Opens all parts of a run. What is opened is closed by `cleanup`, in the opposite order."""
+
+    application: Application
+    program: Program
+    options: RunOptions
+    home: Home
+    cleanup: contextlib.ExitStack
+    stopping: threading.Event
+    """Set when sinks are not to wait for their receivers any more."""
+    say: Notice
+    warn: Notice
+
+    def __post_init__(self) -> None:
+        self._token = secrets.token_hex(16)
+        self._reach = None if self.options.spark.local else reach(self.options.spark)
+        names = [*(pipeline.name for pipeline in self.application.pipelines), REPLAYS]
+        self._logs = {name: str(self.home.log_of(name)) for name in names}
+
+    def open(self) -> Parts:
+        """Open everything up to the query, which then runs."""
+        limits = fitting_limits(self.options.limits, self.options.spark)
+        self._prepare_directory()
+        folder = self.cleanup.enter_context(run_folder())
+        self._warn_of_strangers(folder)
+        self.home.link_from(folder)
+        commits = Commits(self.home.path / COMMIT, self.home.states)
+        layout = self._layout()
+        check_sources(self.home, commits, self._logs, self.say)
+        ingress = self._open_ingress(folder, commits, replace(self.options, limits=limits))
+        self.say(f"  state in    {self.home.path}" + (" (going on where it stopped)" if commits.block else ""))
+        plan = self._plan(layout)
+        deaths = Deaths()
+        notes = None if self._reach else folder / "notes"
+        hand_ins = self._open_hand_ins(folder, commits, deaths, notes)
+        egress = self._open_egress(plan, commits, hand_ins, ingress)
+        around = Surroundings(
+            home=self.home,
+            folder=folder,
+            token=self._token,
+            egress=egress,
+            hand_ins=hand_ins,
+            deaths=deaths,
+            blocks=ingress.workers or ingress.control_path,
+            messages=ingress.workers,
+            notes=notes,
+            reach=self._reach,
+        )
+        processing = Processing(plan, self.options.spark, self.options.workers, around, self.warn)
+        self.cleanup.callback(processing.close)
+        # Comes before that: a sink that waits for its receiver would keep the query from stopping.
+        self.cleanup.callback(self.stopping.set)
+        processing.start()
+        return Parts(commits, ingress.client, egress, deaths, processing)
+
+    def _prepare_directory(self) -> None:
+        self.home.open()
+        self.cleanup.callback(self.home.close)
+        self._warn_of_strangers(self.home.path)
+        if self.options.reset:
+            start_fresh(self.home, self.say)
+        self.home.recorded_layout()  # Nothing is touched in a directory of another version's.
+        if self.options.skip_damaged:
+            skip_what_is_damaged(self.home, map(Path, self._logs.values()), self.warn)
+
+    def _warn_of_strangers(self, folder: Path) -> None:
+        # Nothing to refuse: in a container, volumes are often open to all, and nobody else is there.
+        if why := stranger(folder):
+            self.warn(f"Careful: {why}, and who can write there can put something else in the place of {folder}.")
+
+    def _layout(self) -> Layout:
+        fit = layout_for(self.home, self.application, self.options.buckets or BUCKETS)
+        if fit.change:
+            self.say(f"  changed     {fit.change}")
+        if self.options.buckets and self.options.buckets != fit.layout.buckets:
+            self.say(f"  kept        {fit.layout.buckets} buckets: the state was made with them")
+        self.home.record_layout(self.application.name, fit.layout)
+        return fit.layout
+
+    def _open_ingress(self, folder: Path, commits: Commits, options: RunOptions) -> _Ingress:
+        with contextlib.closing(Ledger(self.home.ledger)) as ledger:
+            known = max(commits.block, ledger.next)
+        endpoints = [*map(self._endpoint, self.application.pipelines), self._replays()]
+        config = IngressConfig(
+            [replace(endpoint, known=commits.ends.get(endpoint.name, 0)) for endpoint in endpoints],
+            f"{folder}/ingress",
+            self._token,
+            limits=options.limits,
+            program=self.program.instructions(self.application),
+            sequence=str(self.home.sequence),
+            known_block=known,
+            epoch_seconds=max(options.epoch_seconds or EPOCH_SECONDS, _SHORTEST_EPOCH),
+            workers_host=self._reach.bind if self._reach else "",
+        )
+        process = IngressProcess(config, self.warn, self.home.lock)
+        addresses = process.start()
+        self.cleanup.callback(process.stop)
+        for name, (host, port) in addresses.items():
+            self.say(f"  listening   {host}:{port} for {name!r}")
+        if options.limits.max_message_size < self.options.limits.max_message_size:
+            size = readable_size(options.limits.max_message_size)
+            self.say(f"  limited     to messages of {size}: there is too little memory for larger ones")
+        workers = joined(self._reach.told, process.workers_port) if self._reach else ""
+        return _Ingress(IngressClient(config.control_path, self._token), config.control_path, workers)
+
+    def _endpoint(self, pipeline: Pipeline) -> SourceEndpoint:
+        source = pipeline.source
+        log = self._logs[pipeline.name]
+        if isinstance(source, GenSourceConfig):
+            return SourceEndpoint(pipeline.name, "", 0, source.decoder, log, source.generator)
+        assert isinstance(source, TCPSourceConfig)
+        return SourceEndpoint(pipeline.name, *source.address, source.decoder, log)
+
+    def _replays(self) -> SourceEndpoint:
+        """Return the source of dead letters that are replayed; nobody connects to it."""
+        return SourceEndpoint(REPLAYS, "", 0, PickleDecoder, self._logs[REPLAYS], queue=str(self.home.replays))
+
+    def _plan(self, layout: Layout) -> Plan:
+        return Plan(
+            self.application,
+            layout,
+            *own_serializers(self.program.home_module()),
+            run_id=self._token,
+            # On a cluster, messages are fetched: workers there need not see the logs.
+            logs={} if self._reach else self._logs,
+            sources=known_names(self.home.sequence, list(self._logs)),
+            program=self.program,
+        )
+
+    def _open_hand_ins(self, folder: Path, commits: Commits, deaths: Deaths, notes: Path | None) -> HandIns:
+        if notes is not None:
+            notes.mkdir(mode=0o700)
+        address = joined(self._reach.bind, 0) if self._reach else f"{folder}/outputs"
+        hand_ins = HandIns(address, self._token, commits, deaths, notes)
+        self.cleanup.callback(hand_ins.close)
+        return hand_ins
+
+    def _open_egress(self, plan: Plan, commits: Commits, hand_ins: HandIns, ingress: _Ingress) -> Egress:
+        progress = ReportedProgress(IngressClient(ingress.control_path, self._token))
+        self.cleanup.callback(progress.close)
+        egress = Egress(
+            plan,
+            self.home,
+            hand_ins,
+            commits,
+            progress,
+            self.stopping,
+            self.warn,
+            effectively_once=self.options.effectively_once,
+            on_error=self.options.on_error,
+        )
+        self.cleanup.callback(egress.close)
+        egress.start()
+        return egress
