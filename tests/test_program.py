@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -141,10 +143,12 @@ def test_a_module_that_cannot_be_imported_is_named(built_twice):
 
 def test_a_module_is_found_in_a_bundle_where_its_folder_does_not_exist(built_twice, tmp_path):
     built_twice(f"    start(ab){END}")
-    told = json.loads((tmp_path / "other" / "program.json").read_text())
-    assert str(tmp_path / "code") in told["path"]
-    (tmp_path / "code").rename(tmp_path / "other" / "bundle")
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path / 'other' / 'bundle'}{os.pathsep}{SOURCES}"}
+    code, other = tmp_path / "code", tmp_path / "other"
+    assert str(code) in json.loads((other / "program.json").read_text())["path"]
+    with zipfile.ZipFile(tmp_path / "modules.zip", "w") as bundle:
+        bundle.write(code / "app.py", "app.py")
+    shutil.rmtree(code)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "modules.zip"), SOURCES])}
     command = [sys.executable, "-P", "-c", SECOND]
-    said = subprocess.run(command, cwd=tmp_path / "other", env=environment, capture_output=True, text=True, check=True)
-    assert said.stdout.startswith("<Application 'Test': 'p'> app ")
+    done = subprocess.run(command, cwd=other, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("<Application 'Test': 'p'> app ")

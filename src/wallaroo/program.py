@@ -10,7 +10,8 @@ import importlib
 import operator
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -30,6 +31,27 @@ _SAME_EACH_TIME = (
 )
 
 
+_being_imported: list[str] = []
+
+
+@contextmanager
+def _noted_import(module: str) -> Iterator[None]:
+    _being_imported.append(module)
+    try:
+        yield
+    finally:
+        _being_imported.pop()
+
+
+def refuse_to_run_while_imported() -> None:
+    """Refuse to run an application from inside a program that a process imports only to build it."""
+    if _being_imported:
+        raise ApplicationError(
+            f"{_being_imported[-1]} calls wallaroo.run when it is imported, which every process of the run does. Put "
+            'the call below `if __name__ == "__main__":`.'
+        )
+
+
 @dataclass(frozen=True)
 class Program:
     """A function that builds an application, by the names under which it is found, and what it is called with."""
@@ -40,9 +62,14 @@ class Program:
     argv: tuple[str, ...] = field(default_factory=lambda: tuple(sys.argv))
     """What `sys.argv` is, for programs that look there."""
 
+    def imported(self) -> ModuleType:
+        """Return the module; imports it if need be."""
+        with _noted_import(self.module):
+            return importlib.import_module(self.module)
+
     def setup(self) -> Setup:
-        """Return the function; imports its module if need be."""
-        function: Setup = operator.attrgetter(self.function)(importlib.import_module(self.module))
+        """Return the function."""
+        function: Setup = operator.attrgetter(self.function)(self.imported())
         return function
 
     def home_module(self) -> ModuleType | None:

@@ -175,10 +175,8 @@ class TestProgramOf:
         assert said("application_setup", "-m", "script") == "script application_setup --in x False\n"
         assert said("Holder.inside") == "script Holder.inside --in x False\n"
 
-    @pytest.mark.parametrize("expression", ["made()", "Holder", "42"])
+    @pytest.mark.parametrize("expression", ["made()", "Holder().__init__", "42"])
     def test_what_no_other_process_finds_is_refused(self, said, expression):
-        if expression == "Holder":
-            expression = "Holder().__init__"
         assert "is not found by its name in the module" in said(expression)
         assert "Define application_setup(args) at the top level of a file" in said(expression)
 
@@ -187,3 +185,23 @@ class TestProgramOf:
             "late is only defined where script is run as a script. Every process of the run imports it, so put the "
             'function in front of `if __name__ == "__main__":`.\n'
         )
+
+    def test_a_script_that_runs_when_it_is_imported_is_told(self, tmp_path):
+        (tmp_path / "script.py").write_text("import wallaroo\ndef setup(args): pass\nwallaroo.run(setup, [])\n")
+        done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (3, "")
+        assert done.stderr == (
+            "Error: script calls wallaroo.run when it is imported, which every process of the run does. Put the call "
+            'below `if __name__ == "__main__":`.\n'
+        )
+
+    def test_a_package_that_is_run_keeps_its_name_and_a_folder_has_none(self, tmp_path):
+        (tmp_path / "shop").mkdir()
+        (tmp_path / "shop" / "__init__.py").touch()
+        (tmp_path / "shop" / "__main__.py").write_text(textwrap.dedent(self.SCRIPT))
+        command = [sys.executable, "-m", "shop", "application_setup"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert done.stdout == "shop.__main__ application_setup --in x False\n"
+        command = [sys.executable, "shop", "application_setup"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert "Put application_setup into a file of another name, and import it from there." in done.stdout

@@ -105,14 +105,15 @@ def program_of(setup: Setup, arguments: list[str]) -> Program:
             f"wallaroo.run needs a function that every process of the run can import, and {label(setup)} is not found "
             f"by its name in the module {module!r}. Define application_setup(args) at the top level of a file."
         )
-    if module == "__main__":
-        module = _imported_main()
-        if not callable(_named(sys.modules[module], name)):
-            raise ApplicationError(
-                f"{name} is only defined where {module} is run as a script. Every process of the run imports it, so "
-                'put the function in front of `if __name__ == "__main__":`.'
-            )
-    return Program(module, name, tuple(arguments))
+    if module != "__main__":
+        return Program(module, name, tuple(arguments))
+    program = Program(_name_of_script(), name, tuple(arguments))
+    if not callable(_named(program.imported(), name)):
+        raise ApplicationError(
+            f"{name} is only defined where {program.module} is run as a script. Every process of the run imports it, "
+            'so put the function in front of `if __name__ == "__main__":`.'
+        )
+    return program
 
 
 def _named(module: ModuleType | None, name: str) -> Any:
@@ -122,19 +123,22 @@ def _named(module: ModuleType | None, name: str) -> Any:
         return None
 
 
-def _imported_main() -> str:
-    """Import the running script under its own name, and return that."""
+def _name_of_script() -> str:
+    """Return the name under which the running script can be imported."""
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
     file = getattr(main, "__file__", None)
-    if spec is not None and not spec.name.endswith("__main__"):
-        name = str(spec.name)
-    elif file is not None:
-        name = Path(file).stem
-        add_folder(str(Path(file).resolve().parent), name)
-    else:
+    if spec is not None and spec.name != "__main__":
+        return str(spec.name)
+    if file is None:
         raise ApplicationError(
             "wallaroo.run needs application_setup in a file, which workers can import; it was defined interactively."
         )
-    importlib.import_module(name)
+    name = Path(file).stem
+    if name == "__main__":
+        raise ApplicationError(
+            f"The other processes of the run cannot import {file} under its name. Put application_setup into a file of "
+            "another name, and import it from there."
+        )
+    add_folder(str(Path(file).resolve().parent), name)
     return name

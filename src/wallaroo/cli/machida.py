@@ -25,7 +25,7 @@ from wallaroo.cli.screen import plain_errors, say
 from wallaroo.cli.spark_words import master_url, setting
 from wallaroo.engine.delivery.on_error import OnError
 from wallaroo.engine.spark.packages import check_packages
-from wallaroo.program import Program, Setup
+from wallaroo.program import Program, Setup, refuse_to_run_while_imported
 
 if TYPE_CHECKING:
     from wallaroo.engine.options import RunOptions
@@ -234,6 +234,7 @@ def _stop_on_signals() -> Stop:
 
 def run_script(application_setup: Callable[[list[str]], Any], args: Sequence[str] | None = None) -> None:
     """Run an application from a script of the user's own; see `wallaroo.run`."""
+    refuse_to_run_while_imported()
     arguments = list(sys.argv[1:] if args is None else args)
     try:
         with main.make_context("machida", list(arguments)) as context, plain_errors(exit_codes=True):

@@ -2,8 +2,7 @@
 
 The words users write (`wallaroo.api`) end up here: every pipeline is a source, a line of steps and its sinks.
 User code is kept as it was given (a decorated function, an instance or a class) in fields called `target`, and
-turned into a plain callable by `bind` and `make` in the process that runs it: a class is instantiated
-there, so an object that cannot be pickled may still be made by its class where it is needed.
+turned into a plain callable by `bind` and `make` where it is run: a class is instantiated there.
 """
 
 from __future__ import annotations
