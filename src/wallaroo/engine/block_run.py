@@ -70,6 +70,8 @@ class BlockRun(Run):
         self._attempt = ""
         self._left = ""
         self._deaths = Deaths()
+        self._learned = False
+        """Whether the last death says more than what was known before."""
         if self.options.reset:
             start_fresh(self.home, self._say)
         self.home.refuse_the_other_way(in_batches=False)
@@ -225,12 +227,13 @@ class BlockRun(Run):
         if end.failure is not None:
             return end.failure
         if end.death is not None:
-            self._deaths.take(end.death)
+            self._learned = self._deaths.take(end.death)
         return told
 
     def _comes_back(self, failure: Failure) -> bool:
         """Start the query again from the last commit, when it may; return false where the run is to stop instead."""
-        while self._comeback.wait(failure, self._blocks.batches, self._deaths.fatal_calls()):
+        while self._comeback.wait(failure, self._blocks.batches, self._deaths.fatal_calls(), learned=self._learned):
+            self._learned = False
             try:
                 if self._is_active() is None:
                     self._spark.close()
