@@ -130,6 +130,16 @@ def test_any_number_of_fatal_messages_is_left_out_as_long_as_blocks_are_delivere
         assert run.wait(LOST[0], done=found, fatal_calls=calls(found))
 
 
+def test_where_something_was_learned_nothing_is_waited_for(run, monkeypatch, interrupted):
+    monkeypatch.setattr(comeback, "_LONGEST_PAUSE", 600.0)
+    assert all(run.wait(LOST[0], done=0, learned=True) for _ in range(4))
+    with pytest.raises(WallarooError):
+        run.wait(LOST[0], done=0, learned=True)
+    run.progress(1)
+    interrupted.set()
+    assert not run.wait(LOST[0], done=1, learned=True)
+
+
 def test_what_keeps_outputs_from_being_recorded_is_told_once(run, notices):
     for _ in range(3):
         run.hold_up("No space left on device")

@@ -47,11 +47,14 @@ class Comeback:
         """Tell whether the cause of a failure may go away by itself, or with a little help, while the run goes on."""
         return failure.kind != Kind.FINAL or self._full_folder() is not None
 
-    def wait(self, failure: Failure, done: int, fatal_calls: Mapping[str, str] | None = None) -> bool:
+    def wait(
+        self, failure: Failure, done: int, fatal_calls: Mapping[str, str] | None = None, *, learned: bool = False
+    ) -> bool:
         """Return true when the query may start again, and false when the run is asked to stop instead.
 
         `done` is how many blocks have been delivered so far, and `fatal_calls` which calls, with their steps, are left
-        out from now on, for workers have died at them: with each of both the tries begin anew.
+        out from now on, for workers have died at them: with each of both the tries begin anew. Where something was
+        `learned` from a failure, there is nothing to wait for.
 
         Raises:
             WallarooError: The failure is not one that passes, or it came too often, or for too many messages.
@@ -68,7 +71,7 @@ class Comeback:
             # Not everything that fails on a full disk says why.
             return self._room_comes(failure.text)
         self._tell(f"Processing failed: {failure.text.rstrip('.')}. It goes on from the last commit; nothing is lost.")
-        return not self._interrupted.wait(_pause(self._tries))
+        return not self._interrupted.wait(0 if learned else _pause(self._tries))
 
     def hold_up(self, reason: str) -> None:
         """Say what keeps outputs from being recorded, while they wait until they can be."""

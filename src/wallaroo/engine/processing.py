@@ -66,6 +66,8 @@ class Processing:
         self._around = around
         self._warn = warn
         self._stages = len(plan.layout.levels) + 1
+        self.learned = False
+        """Whether the last death says more than what was known before."""
         self._opened = contextlib.ExitStack()
         self._java = java_home(around.home.for_spark, warn)
         self._ref = PlanRef.write(plan, around.home.for_spark / "plan.json")
@@ -106,6 +108,7 @@ class Processing:
 
     def failure(self) -> Failure:
         """Return why the query does not run any more; where a worker died, take note of what it was at."""
+        self.learned = False
         if self.is_active() is None:
             return Failure(Kind.LOST, last_words(self._around.home))
         told = failure_of_query(self._query)
@@ -117,7 +120,7 @@ class Processing:
         if end.failure is not None:
             return end.failure
         if end.death is not None:
-            self._around.deaths.take(end.death)
+            self.learned = self._around.deaths.take(end.death)
         return told
 
     def _start_session(self) -> None:

@@ -116,7 +116,9 @@ class Running:
 
     def _comes_back(self, failure: Failure) -> bool:
         """Start the query again from the last commit, when it may; return false where the run is to stop instead."""
-        while self._comeback.wait(failure, self._egress.blocks, self._fatal_calls()):
+        learned = self._processing.learned
+        while self._comeback.wait(failure, self._egress.blocks, self._fatal_calls(), learned=learned):
+            learned = False
             try:
                 self._processing.start_again()
                 # A block without messages shows that all is well again, also where no message comes.

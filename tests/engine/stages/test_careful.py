@@ -254,10 +254,11 @@ def test_a_call_is_fatal_at_the_second_death_in_the_same_task_and_block():
         (1, 0, 7, "a"),
         (0, 0, 7, "b"),
     ]:
-        deaths.take(Death(level, partition, Note(block, call, "")))
+        assert deaths.take(Death(level, partition, Note(block, call, "")))
         deaths.take(Death(level, partition, Note(block, "", "")))
+        assert not deaths.take(Death(level, partition, Note(block, "", "")))
         assert deaths.fatal_calls() == {}
-    deaths.take(Death(0, 0, Note(7, "a", "Aborted")))
+    assert deaths.take(Death(0, 0, Note(7, "a", "Aborted")))
     assert list(deaths.fatal_calls().values()) == ["a"]
     assert deaths.care(0, 0) == (frozenset({7, 8}), {7: {"a": "Aborted"}}, {})
     assert deaths.care(0, 1) == (frozenset({7}), {}, {})

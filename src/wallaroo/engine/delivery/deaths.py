@@ -41,10 +41,13 @@ class Deaths:
         self._lock = threading.Lock()
         self._deaths: list[Death] = []
 
-    def take(self, death: Death) -> None:
-        """Take note of a death."""
+    def take(self, death: Death) -> bool:
+        """Take note of a death; return whether the next life can make something of it: more care, or a call less."""
         with self._lock:
+            known = death in self._deaths
+            fatal = len(self._fatal())
             self._deaths.append(death)
+            return not known or len(self._fatal()) > fatal
 
     def forget_before(self, block: int) -> None:
         """Forget what concerns blocks that are committed."""
