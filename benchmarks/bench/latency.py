@@ -36,16 +36,27 @@ class Load:
     """Whether the program keeps the order of messages with the same key."""
     as_lines: bool = False
     sent: int = 0
+    begun_at: int = 0
+    """How many bytes had come when the last schedule was begun."""
 
     def run(self, address: tuple[str, int] | None, number: int, rate: float, patience: float) -> array[int]:
         """Send so many messages at a rate; return the latency of each, in ns."""
+        return self.finish(self.start(address, number, rate), patience)
+
+    def start(self, address: tuple[str, int] | None, number: int, rate: float) -> Schedule:
+        """Begin to send so many messages at a rate, without waiting for it."""
         self.sender.connect(address)
+        self.begun_at = self.receiver.total
         start = time.monotonic_ns() + 200_000_000 + number * _NS_TO_PREPARE_A_MESSAGE
         schedule = Schedule(number, rate, self.keys, self.sent, start, self.as_lines)
-        before = self.receiver.total
         self.sender.start_schedule(schedule)
+        return schedule
+
+    def finish(self, schedule: Schedule, patience: float) -> array[int]:
+        """Wait for the answers to what was begun; return the latency of each message, in ns."""
+        before, number = self.begun_at, schedule.number
         end = before + sum(self._answer_size(schedule, index) for index in range(number))
-        self.receiver.wait_for(end, number / rate + patience)
+        self.receiver.wait_for(end, number / schedule.rate + patience)
         self.sender.finish()
         self.sent += number
         with self.output.open("rb") as file:
