@@ -1,8 +1,8 @@
 """The latency application as plain PySpark, as its guide teaches it: lines from a socket, a state for each key.
 
-Connects to the addresses in BENCH_SOURCE and BENCH_SINK, reads `key time` on each line and answers `key count time`, for
-ever. All settings are Spark's own but the one without which Spark refuses a state of Python's, and `--partitions`, as in
-pyspark_words.py.
+Connects to the addresses in BENCH_SOURCE and BENCH_SINK, reads `key time` on each line and answers `key count time`,
+for ever. All settings are Spark's own but the one without which Spark refuses a state of Python's, and `--partitions`,
+as in pyspark_words.py.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from bench.errors import DifferentOutputError
@@ -19,6 +20,7 @@ from bench.wires import Receiver, Sender
 
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 _NS_TO_PREPARE_A_MESSAGE = 3_000
+_SOON = 1_000_000_000
 
 
 @dataclass
@@ -114,3 +116,14 @@ def growth(latencies: Sequence[int]) -> float:
     third = len(latencies) // 3
     middle, end = (sorted(latencies[part * third : (part + 1) * third])[third // 2] for part in (1, 2))
     return end / middle
+
+
+def silence(arrivals: Arrivals, since: int) -> int:
+    """Return how long after a moment the longest silence ended that began at it, or soon after it; in ns.
+
+    >>> silence(Arrivals(array("q", [5, 9, 11, 3_000, 3_005]), array("q", range(5))), 8)
+    2992
+    """
+    times = [since, *(moment for moment in arrivals.times if moment > since)]
+    gaps = [(later - moment, later) for moment, later in pairwise(times) if moment - since < _SOON]
+    return max(gaps)[1] - since
