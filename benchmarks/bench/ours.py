@@ -26,26 +26,25 @@ class Caught(NamedTuple):
     output: Path
 
 
-def out_of_the_log(  # noqa: PLR0913 - the last two are for those who look closer
+def out_of_the_log(
     workload: Workload,
     given: Input,
     folder: Path,
     expected_size: int,
     *,
-    options: tuple[str, ...] = (),
     watching: Callable[[Machida], AbstractContextManager[object]] = nullcontext,
 ) -> Caught:
     """Measure how fast a backlog is worked off.
 
     The engine is up and warm when all its processes that compute are stopped, by a signal. Senders fill the log with
     the main section of the input. Then the clock starts and the processes go on. `watching` is entered for the time
-    that is measured.
+    that is measured, by those who look closer.
     """
     output = folder / "wallaroo"
     with (
         Receiver(output) as receiver,
         Sender() as sender,
-        _application(workload, given, folder, receiver, options) as application,
+        _application(workload, given, folder, receiver) as application,
     ):
         _warm_up(application, receiver, sender, given)
         with ExitStack() as pause:
@@ -81,11 +80,8 @@ def socket_to_socket(workload: Workload, given: Input, folder: Path, expected_si
     return (last - started) / 1e9, output
 
 
-def _application(
-    workload: Workload, given: Input, folder: Path, receiver: Receiver, options: tuple[str, ...] = ()
-) -> Machida:
-    arguments = (*options, *workload.arguments)
-    return Machida(workload.app, folder / "home", receiver.address, arguments, sources=len(given.frames))
+def _application(workload: Workload, given: Input, folder: Path, receiver: Receiver) -> Machida:
+    return Machida(workload.app, folder / "home", receiver.address, workload.arguments, sources=len(given.frames))
 
 
 def _warm_up(application: Machida, receiver: Receiver, sender: Sender, given: Input) -> None:
