@@ -27,7 +27,7 @@ PARTS = ("throughput", "sockets", "latency", "epochs", "recovery", "growth", "st
 @click.option(
     "--only", multiple=True, type=click.Choice(PARTS), help="Run this part only; may be repeated. Default: all."
 )
-@click.option("--quick", is_flag=True, help="Small inputs, one round: five minutes. Also with QUICK=1.")
+@click.option("--quick", is_flag=True, help="Small inputs, one round: ten minutes. Also with QUICK=1.")
 @click.option("--tiny", is_flag=True, hidden=True, help="Only see that everything works, in a few seconds each.")
 @click.option("--rounds", type=click.IntRange(1), help="How often everything is measured. Default: 3, or 1 if quick.")
 @click.option("--events", type=click.IntRange(8), help="Events in a throughput input, instead of the usual number.")
