@@ -29,7 +29,7 @@ lint: $(READY) ## Check style, formatting, types, and the packages for known vul
 chaos: $(READY) ## Strike a running application in all sorts of ways (SEED=... MINUTES=...).
 	@$(BIN)/python -m tests.system.chaos.run $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
 
-bench: $(READY) ## Run the benchmarks (QUICK=1: five minutes; ONLY="throughput latency": these parts).
+bench: $(READY) ## Run the benchmarks (QUICK=1: ten minutes; ONLY="throughput latency": these parts).
 	@$(BIN)/python benchmarks/run.py $(if $(QUICK),--quick) $(addprefix --only ,$(ONLY))
 
 lock: ## Pin the newest versions that pyproject.toml allows in requirements.lock.

@@ -1,4 +1,4 @@
-"""Shows where the time of a batch goes: see README.md beside this file, and `--help`.
+"""Shows what the Python processes of an application do all the time: see README.md beside this file, and `--help`.
 
 Not called `profile`: a module of Python's own has that name, and programs started here would find this one instead.
 """
@@ -18,7 +18,6 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from bench import event_log
 from bench.contract import PURE
 from bench.errors import BenchmarkError
 from bench.inputs import input_of
@@ -40,8 +39,6 @@ class _Watch:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._events = folder / "events"
-        self.options = event_log.options(self._events)
         self.samples: dict[str, Samples] = {}
         self._begin = self._end = 0.0
 
@@ -56,13 +53,10 @@ class _Watch:
     def seconds(self) -> float:
         return self._end - self._begin
 
-    def log(self) -> event_log.EventLog:
-        return event_log.EventLog(self._events, self._begin, self._end)
-
 
 @click.group()
 def main() -> None:
-    """Look at one scenario closely, with py-spy and Spark's event log."""
+    """Look at one scenario closely, with py-spy."""
 
 
 @main.command()
@@ -77,10 +71,9 @@ def throughput(name: str, events: int) -> None:
         size = size_of(outputs)
     with screen.status("Running ..."), scratch() as folder:
         watch = _Watch(folder)
-        caught = out_of_the_log(chosen, given, folder, size, options=watch.options, watching=watch)
-        log = watch.log()
+        caught = out_of_the_log(chosen, given, folder, size, watching=watch)
     screen.print(f"{chosen.title}: {given.main_events / caught.seconds:,.0f} events/s while being watched")
-    _show(watch, log)
+    _show(watch)
 
 
 @main.command()
@@ -92,7 +85,7 @@ def latency(rate: int, seconds: int, *, stateless: bool) -> None:
     with screen.status("Running ..."), scratch() as folder:
         watch = _Watch(folder)
         output = folder / "output"
-        arguments = (*watch.options, *(["--stateless"] if stateless else []))
+        arguments = ("--stateless",) if stateless else ()
         with (
             Receiver(output) as receiver,
             Sender() as sender,
@@ -103,29 +96,12 @@ def latency(rate: int, seconds: int, *, stateless: bool) -> None:
             load.run(address, seconds * rate, rate, 300)
             with watch(application):
                 found = percentiles(load.run(address, seconds * rate, rate, 300))
-        log = watch.log()
-    shown = ", ".join(f"{name} {value:,.0f}" for name, value in found.items())
+    shown = ", ".join(f"{name} {value:,.1f}" for name, value in found.items())
     screen.print(f"{rate:,} messages a second: {shown} ms while being watched")
-    _show(watch, log)
+    _show(watch)
 
 
-def _show(watch: _Watch, log: event_log.EventLog) -> None:
-    table = Table(title=f"A batch, on average of {log.batches}", title_justify="left")
-    table.add_column("")
-    table.add_column("ms", justify="right")
-    table.add_column("%", justify="right")
-    phases = log.phases()
-    for name, milliseconds in phases.items():
-        if name == "whole batch":
-            table.add_section()
-        table.add_row(name, f"{milliseconds:,.1f}", f"{100 * milliseconds / phases['whole batch']:.0f}")
-    screen.print(table)
-    table = Table(title="Inside the stages, as Spark measures it (a batch, all tasks together)", title_justify="left")
-    table.add_column("")
-    table.add_column("ms", justify="right")
-    for name, milliseconds in log.metrics().items():
-        table.add_row(name, f"{milliseconds:,.1f}")
-    screen.print(table)
+def _show(watch: _Watch) -> None:
     for kind, samples in watch.samples.items():
         screen.print(_stacks_table(kind, samples, watch.seconds))
 

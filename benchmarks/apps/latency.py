@@ -1,6 +1,7 @@
 """Answers each message `key time` with how often its key has come, and the time: `key count time`.
 
-`--stateless` leaves the state and the count out.
+`--stateless` leaves the state and the count out. `--two-states` counts twice, in two states one behind the other, whose
+keys lie in different places; where the counts differ, the answer has -1.
 """
 
 import wallaroo
@@ -15,6 +16,8 @@ def application_setup(args):
         ab.to(add_nothing)
     else:
         ab.to_state_partition(count, Counter, "counters", key_of)
+    if "--two-states" in args:
+        ab.to_state_partition(count_again, Counter, "second counters", key_backwards)
     ab.to_sink(wallaroo.TCPSinkConfig(out_host, out_port, encode))
     return ab.build()
 
@@ -39,6 +42,18 @@ class Counter:
 def count(message, state):
     state.count += 1
     return ((message[0], state.count, message[1]), True)
+
+
+@wallaroo.partition
+def key_backwards(message):
+    return message[0][::-1]
+
+
+@wallaroo.state_computation(name="count again")
+def count_again(message, state):
+    key, first_count, time = message
+    state.count += 1
+    return ((key, state.count if state.count == first_count else -1, time), True)
 
 
 @wallaroo.computation(name="add nothing")

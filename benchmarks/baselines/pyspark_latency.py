@@ -1,12 +1,14 @@
 """The latency application as plain PySpark, as its guide teaches it: lines from a socket, a state for each key.
 
-Connects to both addresses, reads `key time` on each line and answers `key count time`, for ever. All settings are
-Spark's own but the one without which Spark refuses a state of Python's, and `--partitions`, as in pyspark_words.py.
+Connects to the addresses in BENCH_SOURCE and BENCH_SINK, reads `key time` on each line and answers `key count time`,
+for ever. All settings are Spark's own but the one without which Spark refuses a state of Python's, and `--partitions`,
+as in pyspark_words.py.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import socket
 
 import pandas as pd
@@ -37,8 +39,6 @@ class CountKey(StatefulProcessor):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("source")
-    parser.add_argument("sink")
     parser.add_argument("--partitions", type=int)
     given = parser.parse_args()
     builder = SparkSession.builder.appName("Latency")
@@ -46,8 +46,8 @@ def main():
     if given.partitions:
         builder.config("spark.sql.shuffle.partitions", given.partitions)
     spark = builder.getOrCreate()
-    host, port = given.source.split(":")
-    sink_host, sink_port = given.sink.split(":")
+    host, port = os.environ["BENCH_SOURCE"].split(":")
+    sink_host, sink_port = os.environ["BENCH_SINK"].split(":")
     receiver = socket.create_connection((sink_host, int(sink_port)))
 
     def deliver(batch, _number):

@@ -156,7 +156,7 @@ def _latency(canvas: _Canvas, figures: Figures) -> None:
     top = canvas.y + 12
     for name, (p50, p99) in rows.items():
         canvas.y += _ROW + 2
-        who = "other" if "PySpark" in name else "ours"
+        who = "other" if _is_other(name) else "ours"
         middle, end, y = scale.x(p50), scale.x(p99), canvas.y - 4
         canvas.text(_NAMES - 10, name, "quiet" if who == "other" else "", "end")
         canvas.element(f'<line x1="{middle:.1f}" y1="{y}" x2="{end:.1f}" y2="{y}" class="{who}-line"/>')
@@ -178,8 +178,12 @@ def _percentile_rows(figures: Figures) -> dict[str, tuple[float, float]]:
         other = figures.by_name.get(f"{load}: p99")
         if percentile == "p50" and "first minute" not in load and other:
             rows[load] = (figure.median, other.median)
-    ordered = sorted(rows, key=lambda load: ("PySpark" in load, load.split(",")[0], len(load), load))
-    return {load.replace("stateful, ", "", load.count("PySpark")): rows[load] for load in ordered}
+    ordered = sorted(rows, key=lambda load: (_is_other(load), load.split(",")[0], len(load), load))
+    return {load.replace("stateful, ", "", _is_other(load)): rows[load] for load in ordered}
+
+
+def _is_other(load: str) -> bool:
+    return "PySpark" in load or "Bytewax" in load
 
 
 def _time(milliseconds: float) -> str:

@@ -65,21 +65,22 @@ def best_of(family: str, members: Sequence[Baseline]) -> str:
     return f"{family}'s best" if len(members) > 1 else family
 
 
-def _bench_python() -> str | None:
+def bench_python() -> str | None:
+    """Return the Python that has what we compare with, None where that cannot be installed."""
     return bench_tool("python") if bench_tool("py-spy") else None
 
 
 PURE = Baseline("pure loop", "pure_python.py")
 BYTEWAX = [
-    Baseline("Bytewax, one worker", "bytewax_flow.py", (), _bench_python, family="Bytewax"),
+    Baseline("Bytewax, one worker", "bytewax_flow.py", (), bench_python, family="Bytewax"),
     Baseline(
-        "Bytewax, two threads", "bytewax_flow.py", ("--workers", "2"), _bench_python, in_order=False, family="Bytewax"
+        "Bytewax, two threads", "bytewax_flow.py", ("--workers", "2"), bench_python, in_order=False, family="Bytewax"
     ),
     Baseline(
         "Bytewax, two processes",
         "bytewax_flow.py",
         ("--processes", "2"),
-        _bench_python,
+        bench_python,
         in_order=False,
         family="Bytewax",
     ),
@@ -88,7 +89,7 @@ BYTEWAX_BY_STEP = Baseline(
     "Bytewax, two processes, step by step",
     "bytewax_flow.py",
     ("--processes", "2", "--step-by-step"),
-    _bench_python,
+    bench_python,
     in_order=False,
     family="Bytewax step by step",
 )

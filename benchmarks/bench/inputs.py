@@ -23,8 +23,7 @@ class Frames:
 
     path: Path
     warm_up: list[tuple[int, int]]
-    """In several slices, so that the engine has several batches to warm up with."""
-    stopper: tuple[int, int]
+    """In several slices, so that the engine has several blocks to warm up with."""
     main: tuple[int, int]
 
 
@@ -51,8 +50,8 @@ def input_of(workload: Workload, events: int) -> Input:
     found = json.loads(index.read_text())
     frames = {}
     for name, ends in found["frames"].items():
-        *warm_up, stopper, main = pairwise([0, *ends])
-        frames[name] = Frames(folder / f"{name}.frames", warm_up, stopper, main)
+        *warm_up, main = pairwise([0, *ends])
+        frames[name] = Frames(folder / f"{name}.frames", warm_up, main)
     return Input(folder, found["main_events"], found["all_events"], frames)
 
 
@@ -77,7 +76,7 @@ def _write_frames(path: Path, sections: Sections) -> list[int]:
     ends = []
     slices = list(_cut(sections.warm_up, _SLICES))
     with path.open("wb") as file:
-        for section in (*slices, sections.stopper, sections.main):
+        for section in (*slices, sections.main):
             file.write(framed(section))
             ends.append(file.tell())
     return ends

@@ -11,6 +11,7 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from bench.errors import DifferentOutputError
@@ -19,6 +20,7 @@ from bench.wires import Receiver, Sender
 
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 _NS_TO_PREPARE_A_MESSAGE = 3_000
+_SOON = 1_000_000_000
 
 
 @dataclass
@@ -36,16 +38,27 @@ class Load:
     """Whether the program keeps the order of messages with the same key."""
     as_lines: bool = False
     sent: int = 0
+    begun_at: int = 0
+    """How many bytes had come when the last schedule was begun."""
 
     def run(self, address: tuple[str, int] | None, number: int, rate: float, patience: float) -> array[int]:
         """Send so many messages at a rate; return the latency of each, in ns."""
+        return self.finish(self.start(address, number, rate), patience)
+
+    def start(self, address: tuple[str, int] | None, number: int, rate: float) -> Schedule:
+        """Begin to send so many messages at a rate, without waiting for it."""
         self.sender.connect(address)
+        self.begun_at = self.receiver.total
         start = time.monotonic_ns() + 200_000_000 + number * _NS_TO_PREPARE_A_MESSAGE
         schedule = Schedule(number, rate, self.keys, self.sent, start, self.as_lines)
-        before = self.receiver.total
         self.sender.start_schedule(schedule)
+        return schedule
+
+    def finish(self, schedule: Schedule, patience: float) -> array[int]:
+        """Wait for the answers to what was begun; return the latency of each message, in ns."""
+        before, number = self.begun_at, schedule.number
         end = before + sum(self._answer_size(schedule, index) for index in range(number))
-        self.receiver.wait_for(end, number / rate + patience)
+        self.receiver.wait_for(end, number / schedule.rate + patience)
         self.sender.finish()
         self.sent += number
         with self.output.open("rb") as file:
@@ -103,3 +116,14 @@ def growth(latencies: Sequence[int]) -> float:
     third = len(latencies) // 3
     middle, end = (sorted(latencies[part * third : (part + 1) * third])[third // 2] for part in (1, 2))
     return end / middle
+
+
+def silence(arrivals: Arrivals, since: int) -> int:
+    """Return how long after a moment the longest silence ended that began at it, or soon after it; in ns.
+
+    >>> silence(Arrivals(array("q", [5, 9, 11, 3_000, 3_005]), array("q", range(5))), 8)
+    2992
+    """
+    times = [since, *(moment for moment in arrivals.times if moment > since)]
+    gaps = [(later - moment, later) for moment, later in pairwise(times) if moment - since < _SOON]
+    return max(gaps)[1] - since

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import signal
-import statistics
 import subprocess
+import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -16,7 +17,12 @@ import psutil
 from bench.errors import NotRunningError
 from bench.places import APPS, environment, machida_command
 
+ENGINE: tuple[str, ...] = ("--real-time",)
+"""What chooses the engine that is measured. Goes when there is only one."""
+
 _READY = "Application has successfully initialized."
+_COMMIT = "commit.json"
+_LOOK_SECONDS = 0.005
 _PATIENCE = 180.0
 
 
@@ -26,7 +32,7 @@ class Machida:
     def __init__(self, app: str, home: Path, out: str, arguments: tuple[str, ...] = (), *, sources: int = 1) -> None:
         self.home = home
         self._said = home.with_name(f"{home.name}.out")
-        command = [*machida_command(), "--application-module", app, "--resilience-dir", home]
+        command = [*machida_command(), *ENGINE, "--application-module", app, "--resilience-dir", home]
         command += ["--in", ",".join(["127.0.0.1:0"] * sources), "--out", out, *arguments]
         environment_ = environment()
         self.started_ns = time.monotonic_ns()
@@ -109,12 +115,66 @@ class Machida:
                 total += times.user + times.system
         return total
 
-    def batch_seconds(self) -> float:
-        """Return the median duration of the last batches: from being planned to being committed."""
-        checkpoint = self.home / "checkpoint"
-        durations = []
-        for committed in (checkpoint / "commits").glob("[0-9]*"):
-            planned = checkpoint / "offsets" / committed.name
-            with suppress(FileNotFoundError):
-                durations.append(committed.stat().st_mtime - planned.stat().st_mtime)
-        return statistics.median(durations)
+    def jvm(self) -> psutil.Process:
+        """Return the JVM."""
+        return next(process for process in self.processes() if process.name() == "java")
+
+    def workers(self) -> list[psutil.Process]:
+        """Return the Python workers; the process that makes them, their parent, is none."""
+        daemons = {process.pid for process in self.processes() if _is_of_workers(process)}
+        return [process for process in self.processes() if _is_of_workers(process) and process.ppid() in daemons]
+
+    def kill(self) -> None:
+        """End all processes at once, as a power failure would."""
+        family = self.processes()
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.wait(60)
+        psutil.wait_procs(family, timeout=20)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop all that computes for the time of a `with` block; the ingress goes on."""
+        stopped = [process for process in self.processes() if process.name() == "java" or _is_of_workers(process)]
+        for process in stopped:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in stopped:
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
+
+    @contextmanager
+    def commits(self) -> Iterator[list[int]]:
+        """Note when commits are made, by the monotonic clock in ns, for the time of a `with` block."""
+        found: list[int] = []
+        enough = threading.Event()
+        watcher = threading.Thread(target=self._watch_commits, args=(found, enough), daemon=True)
+        watcher.start()
+        try:
+            yield found
+        finally:
+            enough.set()
+            watcher.join()
+
+    def _watch_commits(self, found: list[int], enough: threading.Event) -> None:
+        path = self.home / _COMMIT
+        before = _changed(path)
+        while not enough.wait(_LOOK_SECONDS):
+            if (now := _changed(path)) != before:
+                before = now
+                found.append(now - time.time_ns() + time.monotonic_ns())
+
+
+def _is_of_workers(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return "pyspark.daemon" in process.cmdline()
+    return False
+
+
+def _changed(path: Path) -> int:
+    with suppress(FileNotFoundError):
+        return path.stat().st_mtime_ns
+    return 0

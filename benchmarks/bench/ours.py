@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,39 +26,38 @@ class Caught(NamedTuple):
     output: Path
 
 
-def out_of_the_log(  # noqa: PLR0913 - the last two are for those who look closer
+def out_of_the_log(
     workload: Workload,
     given: Input,
     folder: Path,
     expected_size: int,
     *,
-    options: tuple[str, ...] = (),
     watching: Callable[[Machida], AbstractContextManager[object]] = nullcontext,
 ) -> Caught:
     """Measure how fast a backlog is worked off.
 
-    The engine is up and warm when the receiver stops reading. The next batch gets stuck in the sink, and while it is,
-    senders fill the log with the main section of the input. Then the receiver reads again and the clock starts.
-    `watching` is entered for the time that is measured.
+    The engine is up and warm when all its processes that compute are stopped, by a signal. Senders fill the log with
+    the main section of the input. Then the clock starts and the processes go on. `watching` is entered for the time
+    that is measured, by those who look closer.
     """
     output = folder / "wallaroo"
     with (
         Receiver(output) as receiver,
         Sender() as sender,
-        _application(workload, given, folder, receiver, options) as application,
+        _application(workload, given, folder, receiver) as application,
     ):
         _warm_up(application, receiver, sender, given)
-        receiver.hold()
-        for pipeline, frames in given.frames.items():
-            sender.send(application.address(pipeline), frames, frames.stopper)
-        receiver.wait_until_stuck(_PATIENCE)
-        accepting = sum(
-            sender.send(application.address(pipeline), frames, frames.main) for pipeline, frames in given.frames.items()
-        )
-        with watching(application):
-            released = receiver.release()
-            last = receiver.wait_for(expected_size, _PATIENCE)
-    return Caught((last - released) / 1e9, accepting, output)
+        with ExitStack() as pause:
+            pause.enter_context(application.paused())
+            accepting = sum(
+                sender.send(application.address(pipeline), frames, frames.main)
+                for pipeline, frames in given.frames.items()
+            )
+            with watching(application):
+                started = time.monotonic_ns()
+                pause.close()
+                last = receiver.wait_for(expected_size, _PATIENCE)
+    return Caught((last - started) / 1e9, accepting, output)
 
 
 def socket_to_socket(workload: Workload, given: Input, folder: Path, expected_size: int) -> tuple[float, Path]:
@@ -74,24 +74,18 @@ def socket_to_socket(workload: Workload, given: Input, folder: Path, expected_si
         _warm_up(application, receiver, sender, given)
         ((pipeline, frames),) = given.frames.items()
         address = application.address(pipeline)
-        before = receiver.total
-        sender.send(address, frames, frames.stopper)
-        receiver.wait_until_quiet(before, 1.0, _PATIENCE)
         sender.start_sending(address, frames, frames.main)
         last = receiver.wait_for(expected_size, _PATIENCE)
         started, _ = sender.finish()
     return (last - started) / 1e9, output
 
 
-def _application(
-    workload: Workload, given: Input, folder: Path, receiver: Receiver, options: tuple[str, ...] = ()
-) -> Machida:
-    arguments = (*options, *workload.arguments)
-    return Machida(workload.app, folder / "home", receiver.address, arguments, sources=len(given.frames))
+def _application(workload: Workload, given: Input, folder: Path, receiver: Receiver) -> Machida:
+    return Machida(workload.app, folder / "home", receiver.address, workload.arguments, sources=len(given.frames))
 
 
 def _warm_up(application: Machida, receiver: Receiver, sender: Sender, given: Input) -> None:
-    """Send the first section in slices, each of which is at least one batch."""
+    """Send the first section in slices, each of which is at least one block."""
     for slices in zip(*(frames.warm_up for frames in given.frames.values()), strict=True):
         before = receiver.total
         for (pipeline, frames), part in zip(given.frames.items(), slices, strict=True):

@@ -12,6 +12,9 @@ from rich.console import Console
 
 T = TypeVar("T")
 
+_TINY_SECONDS = 3
+_TINY_EVENTS = 80_000
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -19,6 +22,8 @@ class Setting:
 
     quick: bool
     rounds: int
+    tiny: bool = False
+    """Whether it is only to be seen that everything works; the figures mean nothing. Such a run is quick as well."""
     events: int | None = None
     """How many events a throughput is measured with, where it is not to be the usual number."""
     screen: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
@@ -27,6 +32,14 @@ class Setting:
     def pick(self, quick: T, full: T) -> T:
         """Return the first in a quick run, the second otherwise."""
         return quick if self.quick else full
+
+    def seconds(self, quick: int, full: int) -> int:
+        """Return how long a load lasts."""
+        return _TINY_SECONDS if self.tiny else self.pick(quick, full)
+
+    def number_of_events(self, quick: int, full: int) -> int:
+        """Return how many events a throughput is measured with."""
+        return self.events or (_TINY_EVENTS if self.tiny else self.pick(quick, full))
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:

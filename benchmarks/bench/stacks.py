@@ -21,7 +21,6 @@ _RATE = 100
 
 _KINDS = {
     r"wallaroo\.ingress": "ingress",
-    r"python_streaming_source_runner": "planner of the source",
     r"pyspark\.daemon": "Python workers",
     r"machida": "driver",
 }
@@ -29,14 +28,15 @@ _KINDS = {
 
 _GROUPS = {
     r"benchmarks/apps/": "the application's own functions",
-    r"wallaroo/ingress/log_reader": "reading the log",
+    r"wallaroo/ingress/log_(reader|cursor|slices|format)": "reading the log",
+    r"wallaroo/ingress/(sequence|sequencer)": "cutting blocks",
     r"wallaroo/ingress/": "accepting and writing the log",
-    r"wallaroo/engine/(transport/(chunks|packing)|stages/outbox)": "collecting and packing messages",
-    r"wallaroo/engine/(stages/state\b|processor)": "keeping states",
-    r"wallaroo/engine/stages/(worker|first_stage|steps|stateful)": "running steps",
+    r"wallaroo/engine/(transport/(chunks|packing|shares|buckets)|stages/outbox)": "collecting and packing messages",
+    r"wallaroo/engine/stages/state(_store)?\.": "keeping states",
+    r"wallaroo/engine/stages/(tasks|block_worker|messages|first_stage|steps|stateful)": "running steps",
+    r"wallaroo/engine/transport/hand_in": "handing in outputs",
     r"wallaroo/(engine/delivery/|connectors/)": "sending",
     r"wallaroo/": "everything else of ours",
-    r"pyspark/sql/streaming/": "Spark's calls to its state store",
     r"(pyarrow|pandas|numpy)/": "Arrow",
     r"(pyspark|py4j)": "Spark's Python side",
 }

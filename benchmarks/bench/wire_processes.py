@@ -6,19 +6,16 @@ Both keep to one clock, the system's monotonic one, which is the same in all pro
 from __future__ import annotations
 
 import array
-import fcntl
 import mmap
 import select
 import socket
 import struct
-import termios
 import time
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_HELD_BUFFER = 1 << 17
 _READ_SIZE = 1 << 20
 _LINGER = 600.0
 
@@ -71,8 +68,6 @@ def receive(commands: Connection, output: Path | None) -> None:
     """Accept connections and read from them until told to stop; answers commands in the meantime."""
     # Whoever would tell it may also have died.
     with suppress(EOFError, ConnectionError), socket.create_server(("127.0.0.1", 0)) as server:
-        # Connections inherit the size. It is small, so that a receiver that does not read is soon felt.
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _HELD_BUFFER)
         commands.send(server.getsockname())
         with Path(output or "/dev/null").open("wb", buffering=0) as file:
             _Receiving(commands, server, file).run()
@@ -85,14 +80,13 @@ class _Receiving:
         self._file = file
         self._connections: list[socket.socket] = []
         self._buffer = memoryview(bytearray(_READ_SIZE))
-        self._held = False
         self._total = 0
         self._arrivals = Arrivals(array.array("q"), array.array("q"))
         self._awaited: int | None = None
 
     def run(self) -> None:
         while True:
-            wanted = [self._commands, self._server, *([] if self._held else self._connections)]
+            wanted = [self._commands, self._server, *self._connections]
             for ready in select.select(wanted, [], [])[0]:
                 if ready is self._commands:
                     if not self._obey(*self._commands.recv()):
@@ -122,14 +116,6 @@ class _Receiving:
 
     def _obey(self, command: str, argument: Any = None) -> bool:
         match command:
-            case "hold":
-                self._held = True
-                self._commands.send(None)
-            case "release":
-                self._held = False
-                self._commands.send(time.monotonic_ns())
-            case "unread":
-                self._commands.send(sum(map(_unread, self._connections)))
             case "total":
                 last = self._arrivals.times[-1] if self._total else 0
                 self._commands.send((self._total, last))
@@ -146,12 +132,6 @@ class _Receiving:
             case "stop":
                 return False
         return True
-
-
-def _unread(connection: socket.socket) -> int:
-    number = array.array("i", [0])
-    fcntl.ioctl(connection, termios.FIONREAD, number)
-    return number[0]
 
 
 def send(commands: Connection) -> None:

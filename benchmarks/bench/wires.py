@@ -13,7 +13,6 @@ from bench.inputs import Frames
 from bench.wire_processes import Arrivals, Schedule, receive, send
 
 _PROCESSES = multiprocessing.get_context("spawn")
-_FULL = 1 << 16
 
 
 class _Helper:
@@ -59,21 +58,6 @@ class Receiver(_Helper):
         host, port = self._answer()
         self.address = f"{host}:{port}"
 
-    def hold(self) -> None:
-        """Read nothing more."""
-        self._ask("hold")
-
-    def release(self) -> int:
-        """Read again; returns the time, in ns."""
-        released: int = self._ask("release")
-        return released
-
-    @property
-    def unread(self) -> int:
-        """Return how many bytes have come and wait to be read."""
-        number: int = self._ask("unread")
-        return number
-
     def progress(self) -> tuple[int, int]:
         """Return how many bytes have been read, and when the last of them came, in ns."""
         found: tuple[int, int] = self._ask("total")
@@ -103,19 +87,6 @@ class Receiver(_Helper):
                 return
             time.sleep(seconds / 10)
         raise TooSlowError(f"Bytes were still coming after {patience:.0f} seconds, or never came.")
-
-    def wait_until_stuck(self, patience: float) -> int:
-        """Wait until whoever sends to a receiver that holds can send no more; returns how much is unread."""
-        deadline = time.monotonic() + patience
-        before = steady = 0
-        while time.monotonic() < deadline:
-            now = self.unread
-            steady = steady + 1 if now == before and now > _FULL else 0
-            if steady == 10:
-                return now
-            before = now
-            time.sleep(0.1)
-        raise TooSlowError(f"The receiver's buffer was not filled within {patience:.0f} seconds.")
 
     def arrivals(self) -> Arrivals:
         """Return when how much had come."""

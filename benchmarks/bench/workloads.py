@@ -13,12 +13,10 @@ WORDS_A_LINE = 8
 class Sections(NamedTuple):
     """The messages of one pipeline, in the order in which they are sent.
 
-    `warm_up` and `stopper` are sent before the clock starts; the outputs of `stopper` are more than a receiver that
-    does not read can take, so that the engine waits for it while the log is filled with `main`.
+    `warm_up` is sent before the clock starts.
     """
 
     warm_up: list[bytes]
-    stopper: list[bytes]
     main: list[bytes]
 
 
@@ -57,7 +55,7 @@ def _words(vocabulary_size: int) -> Callable[[int], dict[str, Sections]]:
             chosen = iter(random.choices(words, cum_weights=cumulative, k=number * WORDS_A_LINE))
             return [" ".join(line).encode() for line in zip(*[chosen] * WORDS_A_LINE, strict=True)]
 
-        return {"words": Sections(lines(20_000), lines(15_000), lines(events // WORDS_A_LINE))}
+        return {"words": Sections(lines(35_000), lines(events // WORDS_A_LINE))}
 
     return make
 
@@ -65,7 +63,7 @@ def _words(vocabulary_size: int) -> Callable[[int], dict[str, Sections]]:
 def _temperatures(events: int) -> dict[str, Sections]:
     random.seed(21)
     texts = [b"%.1f" % (tenths / 10) for tenths in range(-400, 1200)]
-    parts = (random.choices(texts, k=number) for number in (100_000, 200_000, events))
+    parts = (random.choices(texts, k=number) for number in (300_000, events))
     return {"temperatures": Sections(*parts)}
 
 
@@ -89,8 +87,8 @@ def _market(events: int) -> dict[str, Sections]:
 
     half = events // 2
     return {
-        "prices": Sections(prices(20_000), [], prices(half)),
-        "orders": Sections(orders(20_000, 0, 0.05), orders(40_000, 20_000, 1), orders(half, 60_000, 0.05)),
+        "prices": Sections(prices(60_000), prices(half)),
+        "orders": Sections(orders(60_000, 0, 0.05), orders(half, 60_000, 0.05)),
     }
 
 

@@ -30,7 +30,7 @@ _TIMES = (1, 5, 20)
 def run(setting: Setting) -> Figures:
     """Measure all three."""
     figures = Figures("Growth")
-    given = input_of(workload("words-27"), setting.events or setting.pick(250_000, 5_000_000))
+    given = input_of(workload("words-27"), setting.number_of_events(250_000, 5_000_000))
     for number in range(setting.rounds):
         title = f"Growth, round {number + 1} of {setting.rounds}"
         with scratch() as folder:
@@ -122,8 +122,7 @@ class _State:
         with self._setting.doing(f"{self._title}: {name} ..."), self._life() as (application, load):
             address = application.address("messages")
             load.run(address, self._keys, _AT_ONCE, _PATIENCE)
-            latencies = load.run(address, self._setting.pick(5, 20) * 1_000, 1_000, _PATIENCE)
-            self._figures.add(f"{name}: batch", 1e3 * application.batch_seconds(), "ms")
+            latencies = load.run(address, self._setting.seconds(5, 20) * 1_000, 1_000, _PATIENCE)
             self._figures.add(f"{name}: p50 at 1,000/s", percentiles(latencies)["p50"], "ms")
         self._restart(name, more=times_of_history[0] if times_of_history else 0)
         for times, next_times in pairwise([*times_of_history, times_of_history[-1]] if times_of_history else []):
@@ -140,7 +139,10 @@ class _State:
             self._figures.add(f"{name}: restart, to the first answers", answered, "s")
             self._setting.say(f"{title} {application.ready_seconds:.1f} s, to the first answers {answered:.1f} s")
             if more:
-                load.run(address, more * self._setting.pick(50_000, 500_000), _AT_ONCE, _PATIENCE)
+                load.run(address, more * self._messages_a_time(), _AT_ONCE, _PATIENCE)
+
+    def _messages_a_time(self) -> int:
+        return 1_000 if self._setting.tiny else self._setting.pick(50_000, 500_000)
 
     @contextmanager
     def _life(self) -> Iterator[tuple[Machida, Load]]:

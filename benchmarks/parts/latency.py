@@ -1,4 +1,4 @@
-"""Latency under an open load, ours and that of plain PySpark."""
+"""Latency under an open load: ours, that of Bytewax over sockets, and that of plain PySpark."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.contract import bench_python
 from bench.errors import BenchmarkError
 from bench.figures import Figures
 from bench.latency import Load, growth, percentiles
@@ -21,8 +22,10 @@ from bench.wires import Receiver, Sender
 
 _KEYS = 1_000
 _PATIENCE = 300.0
-_RATES = (200, 10_000, 50_000)
+_LOW, _HIGH = 1_000, 50_000
+_RATES = (200, 10_000, _HIGH)
 _SPARK = {"plain PySpark": (), "plain PySpark, 2 partitions": ("--partitions", "2")}
+_BYTEWAX = "Bytewax"
 
 
 def run(setting: Setting) -> Figures:
@@ -42,15 +45,24 @@ class _Round:
         self._title = title
 
     def run(self, *, first: bool) -> None:
-        self._ours("stateful", (), self._setting.pick(8, 60))
+        seconds = self._setting.seconds
+        # Three minutes have several changes of epochs in them.
+        self._ours("stateful", (), before=seconds(4, 60), then=seconds(12, 180), rates=self._rates())
+        self._ours("two states", ("--two-states",), before=seconds(4, 20), then=seconds(8, 40), rates=())
         if not self._setting.quick:
-            self._ours("stateless", ("--stateless",), 20)
+            self._ours("stateless", ("--stateless",), before=20, then=20, rates=_RATES)
+        for rate in (_LOW, _HIGH):
+            self._bytewax(rate)
         for name, options in _SPARK.items():
             # With 200 partitions it takes minutes, and is never the better one: it is looked at once.
             if options or (first and not self._setting.quick):
                 self._spark(name, options)
 
-    def _ours(self, kind: str, arguments: tuple[str, ...], seconds: int) -> None:
+    def _rates(self) -> Sequence[int]:
+        return _RATES[-1:] if self._setting.quick else _RATES
+
+    def _ours(self, kind: str, arguments: tuple[str, ...], *, before: int, then: int, rates: Sequence[int]) -> None:
+        """Measure at 1,000 messages a second from the first moment on, and then at the other rates."""
         with scratch() as folder:
             output = folder / "output"
             with (
@@ -58,34 +70,46 @@ class _Round:
                 Sender() as sender,
                 Machida("latency", folder / "home", receiver.address, arguments) as application,
             ):
-                load = Load(receiver, sender, output, _KEYS, counted=not arguments)
+                load = Load(receiver, sender, output, _KEYS, counted="--stateless" not in arguments)
                 address = application.address("messages")
-                name = f"{kind}, 1,000/s"
-                latencies = self._measure(name, load, address, 1_000, 2 * seconds)
+                name = f"{kind}, {_LOW:,}/s"
+                latencies = self._measure(name, load, address, _LOW, before + then)
                 if latencies is not None:
-                    half = len(latencies) // 2
                     if not arguments:
-                        self._add(f"{name}, first minute", latencies[:half])
-                    self._add(name, latencies[half:])
-                for rate in _RATES[-1:] if self._setting.quick else _RATES:
+                        self._add(f"{name}, first minute", latencies[: before * _LOW])
+                    self._add(name, latencies[before * _LOW :])
+                for rate in rates:
                     name = f"{kind}, {rate:,}/s"
-                    latencies = self._measure(name, load, address, rate, self._setting.pick(8, 20))
+                    latencies = self._measure(name, load, address, rate, self._setting.seconds(8, 20))
                     if latencies is None:
                         return
                     self._add(name, latencies)
                     self._figures.add(f"{name}: last third / second third", growth(latencies), "x")
 
+    def _bytewax(self, rate: int) -> None:
+        python = bench_python()
+        if python is None:
+            self._figures.notes.append(f"{_BYTEWAX} cannot be installed here.")
+            return
+        command = [python, "-m", "bytewax.run", "bytewax_latency:flow"]
+        self._other(f"{_BYTEWAX}, stateful, {rate:,}/s", command, rate, self._setting.seconds(8, 20), in_order=True)
+
     def _spark(self, name: str, options: tuple[str, ...]) -> None:
         # By default a batch takes so long that little is seen in less time than this.
-        seconds = 90 if not options else self._setting.pick(6, 60)
+        seconds = 90 if not options else self._setting.seconds(6, 60)
+        command = [sys.executable, "pyspark_latency.py", *options]
+        self._other(f"{name}, stateful, {_LOW:,}/s", command, _LOW, seconds, in_order=False)
+
+    def _other(self, name: str, command: list[str], rate: int, seconds: int, *, in_order: bool) -> None:
+        """Measure a program that reads and writes lines; the first half, in which it gets warm, does not count."""
         with scratch() as folder:
             output = folder / "output"
             with Receiver(output) as receiver, Sender() as sender:
-                load = Load(receiver, sender, output, _KEYS, in_order=False, as_lines=True)
-                with _job(folder, sender.listen(), receiver.address, options):
-                    latencies = self._measure(f"{name}, stateful, 1,000/s", load, None, 1_000, 2 * seconds)
+                load = Load(receiver, sender, output, _KEYS, in_order=in_order, as_lines=True)
+                with _job(folder, sender.listen(), receiver.address, command):
+                    latencies = self._measure(name, load, None, rate, 2 * seconds)
             if latencies is not None:
-                self._add(f"{name}, stateful, 1,000/s", latencies[len(latencies) // 2 :])
+                self._add(name, latencies[len(latencies) // 2 :])
 
     def _measure(
         self, name: str, load: Load, address: tuple[str, int] | None, rate: int, seconds: int
@@ -103,16 +127,23 @@ class _Round:
         found = percentiles(latencies)
         for percentile, value in found.items():
             self._figures.add(f"{name}: {percentile}", value, "ms")
-        shown = ", ".join(f"{percentile} {value:,.0f}" for percentile, value in found.items())
+        shown = ", ".join(f"{percentile} {value:,.1f}" for percentile, value in found.items())
         self._setting.say(f"Latency, {self._title}: {name}: {shown} ms")
 
 
 @contextmanager
-def _job(folder: Path, source: str, sink: str, options: tuple[str, ...]) -> Iterator[None]:
-    """Run plain PySpark for the time of a `with` block."""
-    command = [sys.executable, BASELINES / "pyspark_latency.py", source, sink, *options]
-    with (folder / "spark.out").open("w") as said:
-        process = subprocess.Popen(command, env=environment(), stdout=said, stderr=said, start_new_session=True)
+def _job(folder: Path, source: str, sink: str, command: list[str]) -> Iterator[None]:
+    """Run a program that connects to these addresses for the time of a `with` block."""
+    addresses = {"BENCH_SOURCE": source, "BENCH_SINK": sink}
+    with (folder / "job.out").open("w") as said:
+        process = subprocess.Popen(
+            command,
+            cwd=BASELINES,
+            env={**environment(), **addresses},
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
     try:
         yield
     finally:
@@ -122,11 +153,13 @@ def _job(folder: Path, source: str, sink: str, options: tuple[str, ...]) -> Iter
 
 
 def _add_ratios(figures: Figures) -> None:
-    warm, busy = "stateful, 1,000/s", "stateful, 50,000/s"
-    figures.add_ratios(f"{warm}: p99 / p50", f"{warm}: p99", f"{warm}: p50")
+    for rate in (_LOW, _HIGH):
+        ours, theirs = (f"{who}stateful, {rate:,}/s" for who in ("", f"{_BYTEWAX}, "))
+        for percentile in ("p50", "p99"):
+            figures.add_ratios(f"{ours}: {percentile} / Bytewax", f"{ours}: {percentile}", f"{theirs}: {percentile}")
+    warm = f"stateful, {_LOW:,}/s"
     figures.add_ratios(f"{warm}: p99 of the first minute / p99", f"{warm}, first minute: p99", f"{warm}: p99")
-    figures.add_ratios(f"{busy}: p50 / p50 at 1,000/s", f"{busy}: p50", f"{warm}: p50")
-    theirs = [f"{name}, stateful, 1,000/s: p50" for name in _SPARK]
-    if present := [name for name in theirs if name in figures.by_name]:
+    sparks = [f"{name}, {warm}: p50" for name in _SPARK]
+    if present := [name for name in sparks if name in figures.by_name]:
         best = min(present, key=lambda name: figures.by_name[name].median)
         figures.add_ratios(f"{warm}: p50 / PySpark's best", f"{warm}: p50", best)

@@ -21,7 +21,7 @@ def run(setting: Setting) -> Figures:
     """Measure the word count over 27 keys."""
     figures = Figures("Throughput from socket to socket")
     words = workload("words-27")
-    given = input_of(words, setting.events or setting.pick(1_000_000, 10_000_000))
+    given = input_of(words, setting.number_of_events(1_000_000, 10_000_000))
     with scratch() as folder:
         _, outputs = PURE.run(words.name, given, folder / "pure")
         expected = Expected(outputs, has_keys=words.has_keys)

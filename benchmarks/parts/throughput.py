@@ -24,7 +24,7 @@ def run(setting: Setting) -> Figures:
     """Measure all workloads."""
     figures = Figures("Throughput out of a filled log")
     for workload in WORKLOADS:
-        if not setting.quick or workload.name in _IN_QUICK_RUNS:
+        if not setting.quick or setting.tiny or workload.name in _IN_QUICK_RUNS:
             _Comparison(setting, figures, workload).run()
     return figures
 
@@ -49,7 +49,7 @@ class _Comparison:
 
     def run(self) -> None:
         with self._setting.doing(f"{self._workload.title}: making the input ..."):
-            given = input_of(self._workload, self._setting.events or self._setting.pick(1_000_000, 10_000_000))
+            given = input_of(self._workload, self._setting.number_of_events(1_000_000, 10_000_000))
         runners: dict[str, Callable[[Input, Path], float]] = {
             baseline.name: lambda given, folder, baseline=baseline: self._baseline(baseline, given, folder)
             for baseline in self._baselines
