@@ -67,7 +67,8 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
     "-w",
     type=click.IntRange(1),
     metavar="N",
-    help="Degree of parallelism. Default: the cores of the machine (up to 8) or of the cluster.",
+    help="How many workers each stage has. Default: the cores of the machine (up to 8), or what the cluster has "
+    "cores for.",
 )
 @click.option(
     "--buckets",
@@ -81,8 +82,8 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
     show_default=True,
     metavar="URL",
     callback=master_url,
-    help="The Spark to run on: local[*], local[4], spark://host:7077, ... A cluster of several machines needs a "
-    "--resilience-dir that all of them see.",
+    help="The Spark to run on: local[*], local[4], spark://host:7077, ... On a cluster of several machines, an "
+    "application with states needs a --resilience-dir that all of them see.",
 )
 @click.option(
     "--spark-conf",
@@ -118,7 +119,7 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
 @click.option(
     "--effectively-once",
     is_flag=True,
-    help="Send batches in frames with their ids, to receivers that confirm them and drop repeats; "
+    help="Send blocks of outputs in frames with their ids, to receivers that confirm them and drop repeats; "
     "`wallaroo receive --effectively-once` is one.",
 )
 @limit_options
@@ -139,7 +140,8 @@ def main(context: click.Context, /, **given: Any) -> None:
     On a Spark cluster, sixteen-fold:
       machida --application-module word_count --in ... --out ... --master spark://host:7077 --worker-count 16
 
-    Ctrl-C (or SIGTERM) takes nothing new, finishes what is under way and stops; the same command goes on from there.
+    Ctrl-C (or SIGTERM) takes nothing new, finishes what is under way, commits and stops; the same command goes
+    on from there.
     """  # noqa: D301 - click wants the character itself
     arguments = sys.argv[1:]
     with plain_errors(exit_codes=True):
@@ -215,7 +217,7 @@ def _suggest(unknown: Sequence[str]) -> None:
 
 
 def _stop_on_signals() -> Stop:
-    """Return what SIGINT and SIGTERM set off: stop after the batch in flight; at the second signal, at once."""
+    """Return what SIGINT and SIGTERM set off: finish what is under way; at the second signal, at once."""
     from wallaroo.engine.run import Stop  # noqa: PLC0415
 
     stop = Stop()

@@ -203,13 +203,13 @@ def opened(path: Path | None, *, emptied: bool) -> Iterator[int]:
 @click.option(
     "--effectively-once",
     is_flag=True,
-    help="Take what machida --effectively-once sends: each batch is written when it is complete, confirmed, and "
-    "dropped when it comes again. An output file is not emptied but gone on with, behind the last batch.",
+    help="Take what machida --effectively-once sends: each block is written when it is complete, confirmed, and "
+    "dropped when it comes again. An output file is not emptied but gone on with, behind the last block.",
 )
 @click.option(
     "--remember",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="With --effectively-once: the file that says which batches have come, for the next start.  "
+    help="With --effectively-once: the file that says which blocks have come, for the next start.  "
     "[default: OUTPUT.batches]",
 )
 @click.option("--quiet", is_flag=True, help="No summary at the end.")

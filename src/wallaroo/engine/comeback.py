@@ -131,6 +131,6 @@ def _pause(attempt: int) -> float:
     """Return how long to wait before an attempt, counted from one.
 
     >>> [_pause(attempt) for attempt in (1, 2, 3, 100_000)]
-    [1.0, 2.0, 4.0, 30.0]
+    [0.0, 1.0, 2.0, 30.0]
     """
-    return min(2.0 ** min(attempt - 1, 10), _LONGEST_PAUSE)
+    return min(2.0 ** min(attempt - 2, 10), _LONGEST_PAUSE) if attempt > 1 else 0.0
