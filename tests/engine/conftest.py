@@ -5,10 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 import wallaroo
-from wallaroo.engine.plan import Layout, Plan
+from wallaroo.engine.plan import Plan, new_layout
 from wallaroo.engine.transport.letters import load_records
 from wallaroo.engine.transport.shares import DEAD_LETTERS
-from wallaroo.topology.levels import state_levels
 from wallaroo.topology.model import Application, Computation, Pipeline, State, StateComputation
 
 
@@ -47,15 +46,8 @@ def state_step(function, *, state="state", make=dict, key=itself, keys=None, mul
     return StateComputation(function.__name__, kind(function.__name__)(function), multi, shared, partition)
 
 
-def plan(*pipelines, partitions=2, buckets=4, **rest):
-    levels = state_levels(pipelines)
-    layout = Layout(
-        levels=tuple(tuple(state.name for state in level) for level in levels),
-        singles=frozenset(state.name for level in levels for state in level if not state.partitioned),
-        partitions=partitions,
-        buckets=buckets,
-    )
-    return Plan(Application("test", pipelines), layout, **rest)
+def plan(*pipelines, buckets=4, **rest):
+    return Plan(Application("test", pipelines), new_layout(pipelines, buckets), **rest)
 
 
 def dead_letters(chunks):

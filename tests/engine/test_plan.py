@@ -1,10 +1,9 @@
 """The plan: every place a chunk can go to has a number, and every state its buckets."""
 
 import pytest
-from wallaroo.engine.transport.chunks import DEAD_LETTERS, NUDGE, PRINTED
 
-from wallaroo.engine.plan import Layout, SinkRoute, StepRoute
-from wallaroo.engine.transport.buckets import spark_hash
+from wallaroo.engine.plan import SinkRoute, StepRoute
+from wallaroo.engine.transport.shares import BLOCK, DEAD_LETTERS, PRINTED
 
 
 def same(data):
@@ -28,7 +27,6 @@ def plan(make):
         make.pipeline("q", at("a"), make.step(same), at("c"), make.step(same)),
         make.pipeline("r", make.step(same), encoders=encoders),
         make.pipeline("s", at("single", key=None), encoders=[]),
-        partitions=3,
         buckets=5,
     )
 
@@ -67,35 +65,24 @@ def test_levels(plan):
     assert plan.layout.levels == (("a", "single"), ("b",), ("c",))
     levels = [plan.level_of(route.number) for route in plan.routes]
     assert levels == [0, 1, 2, None, None, 0, 2, None, None, None, 0]
-    assert all(plan.level_of(route) is None for route in (DEAD_LETTERS, PRINTED, NUDGE))
+    assert all(plan.level_of(route) is None for route in (DEAD_LETTERS, PRINTED, BLOCK))
     assert [route.number for route in plan.routes if isinstance(route, SinkRoute)] == [3, 4, 7, 8, 9]
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 8])
-@pytest.mark.parametrize("buckets", [1, 4, 9])
-def test_groups_are_apart_and_spread_evenly(partitions, buckets):
-    layout = Layout((("a", "single", "b"), ("c",)), frozenset({"single"}), partitions, buckets)
-    carriers = layout.carriers
-    assert [spark_hash(carrier) % partitions for carrier in carriers] == list(range(partitions))
-    assert {name: (state.level, len(state.groups)) for name, state in layout.states.items()} == {
-        "a": (0, buckets),
-        "single": (0, 1),
-        "b": (0, buckets),
-        "c": (1, buckets),
+def test_the_buckets_of_a_state_are_spread_evenly_and_neighbours_are_kept_together(make, partitions):
+    plan = make.plan(
+        make.pipeline("p", make.state_step(keep, state="a"), make.state_step(keep, state="one", key=None)), buckets=128
+    )
+    assert {name: tuple(vars(state).values()) for name, state in plan.layout.states.items()} == {
+        "a": (0, 128),
+        "one": (1, 1),
     }
-    for level in layout.levels:
-        groups = [group for name in level for group in layout.states[name].groups]
-        assert len({*groups, *carriers}) == len(groups) + len(carriers)
-        places = [spark_hash(group) % partitions for group in groups]
-        counts = [places.count(partition) for partition in range(partitions)]
-        assert max(counts) - min(counts) <= 1
-
-
-def test_the_layout_of_a_state_does_not_depend_on_later_levels():
-    one = Layout((("a", "b"),), frozenset(), 2, 4)
-    more = Layout((("a", "b"), ("c",), ("d",)), frozenset(), 2, 4)
-    assert {name: more.states[name] for name in "ab"} == one.states
-    assert more.carriers == one.carriers
+    places = list(map(plan.placement("a", partitions), range(128)))
+    assert places == sorted(places)
+    counts = [places.count(partition) for partition in range(partitions)]
+    assert max(counts) - min(counts) <= 1
+    assert 0 <= plan.placement("one", partitions)(0) < partitions
 
 
 def test_the_plan_packs_with_the_applications_functions(make):

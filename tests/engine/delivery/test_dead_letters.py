@@ -9,6 +9,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from tests.engine.taken import taken
 
 from wallaroo.engine.delivery.dead_letters import DeadLetters, read_letters
 from wallaroo.engine.stages.outbox import Outbox
@@ -24,7 +25,7 @@ def records(make, dead_letters):
         plan = make.plan(make.pipeline("numbers", decode=decode))
         outbox = Outbox(plan)
         source_line(plan, outbox, plan.application.pipelines[0])(payloads)
-        return dead_letters(outbox.take(0, 0))
+        return dead_letters(taken(outbox))
 
     return from_payloads
 

@@ -181,7 +181,7 @@ def test_who_only_looks_for_the_default_home_makes_nothing(tmp_path, monkeypatch
     assert [path.name for path in tmp_path.iterdir()] == [f"wallaroo-{os.getuid()}"]
 
 
-LAYOUT = Layout((("a", "single"), ("b",)), frozenset({"single"}), partitions=2, buckets=8, unused=frozenset({"b"}))
+LAYOUT = Layout((("a", "single"), ("b",)), frozenset({"single"}), buckets=8, unused=frozenset({"b"}))
 
 
 def test_the_layout_is_read_as_it_was_recorded(tmp_path):

@@ -17,7 +17,7 @@ from wallaroo.engine.directory.ownership import MARKER, _traces, claim, is_appli
 from wallaroo.engine.plan import Layout
 from wallaroo.errors import DirectoryError
 
-LAYOUT = Layout((("counts",),), frozenset(), partitions=2, buckets=8)
+LAYOUT = Layout((("counts",),), frozenset(), buckets=8)
 
 
 def mode(path):

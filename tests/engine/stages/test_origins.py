@@ -91,8 +91,8 @@ def told(records):
 
 @pytest.fixture
 def query(make, tmp_path):
-    def build(*steps, partitions=2, buckets=4, **options):
-        return Query(make.plan(make.pipeline("p", *steps, **options), partitions=partitions, buckets=buckets), tmp_path)
+    def build(*steps, buckets=4, **options):
+        return Query(make.plan(make.pipeline("p", *steps, **options), buckets=buckets), tmp_path)
 
     return build
 

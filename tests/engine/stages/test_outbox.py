@@ -3,13 +3,15 @@
 import base64
 import pickle
 import threading
+from array import array
 
 import pytest
-from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, Chunk
+from tests.engine.taken import taken
 
 from wallaroo.engine.stages.outbox import Outbox
 from wallaroo.engine.stages.steps import source_line
 from wallaroo.engine.transport.buckets import stable_hash
+from wallaroo.engine.transport.shares import DEAD_LETTERS, PRINTED, Chunk
 
 
 def count(data, state):
@@ -33,33 +35,44 @@ def outbox_of(make):
     return build
 
 
-def by_group(plan, chunks):
-    return {chunk.grp: plan.serializer.load_messages(chunk.body) for chunk in chunks if chunk.route >= 0}
+def by_bucket(plan, chunks):
+    """Return the messages for the state by bucket and key."""
+    found = {}
+    for chunk in chunks:
+        if chunk.route >= 0:
+            messages = iter(plan.serializer.load_messages(chunk.body).items())
+            for bucket, number in zip(chunk.marks[::2], chunk.marks[1::2], strict=True):
+                found[bucket] = dict(next(messages) for _ in range(number))
+            assert not list(messages)
+    return found
 
 
-def test_messages_travel_to_the_bucket_of_their_key(outbox_of):
+@pytest.mark.parametrize("partitions", [1, 2, 3])
+def test_messages_travel_to_the_bucket_of_their_key(outbox_of, partitions):
     plan, outbox, run = outbox_of()
     words = ["acorn", "bark", "alder", "cone", "birch", "ash"]
     run(word.encode() for word in words)
-    chunks = list(outbox.take(7, 99))
-    groups = plan.layout.states["state"].groups
+    shares = [[] for _ in range(partitions)]
+    outbox.share_out(7, shares, 0)
     expected = {}
     for word in words:
-        group = groups[stable_hash(word[0]) % len(groups)]
-        expected.setdefault(group, {}).setdefault(word[0], []).append(word)
-    assert by_group(plan, chunks) == expected
-    assert {(chunk.route, chunk.seq, chunk.part) for chunk in chunks} == {(0, 7, 0)}
-    assert sum(chunk.number for chunk in chunks) == 6
+        expected.setdefault(stable_hash(word[0]) % 4, {}).setdefault(word[0], []).append(word)
+    place = plan.placement("state", partitions)
+    for partition, share in enumerate(shares):
+        mine = {bucket: messages for bucket, messages in expected.items() if place(bucket) == partition}
+        assert by_bucket(plan, share) == mine
+        assert {(chunk.route, chunk.part) for chunk in share} <= {(0, 7)}
+    assert sum(chunk.number for share in shares for chunk in share) == 6
 
 
-def test_taking_empties_and_counts_the_parts(outbox_of):
+def test_taking_empties(outbox_of):
     _, outbox, run = outbox_of(buckets=1)
     run([b"a"])
     outbox.printed.write("hello")
     run([b"\xff"])
-    parts = [list(outbox.take(3, 5)) for _ in range(2)]
+    parts = [taken(outbox, part) for part in range(2)]
     run([b"b"])
-    parts.append(list(outbox.take(3, 5)))
+    parts.append(taken(outbox, 2))
     assert [[(chunk.route, chunk.part) for chunk in part] for part in parts] == [
         [(0, 0), (DEAD_LETTERS, 0), (PRINTED, 0)],
         [],
@@ -67,29 +80,16 @@ def test_taking_empties_and_counts_the_parts(outbox_of):
     ]
 
 
-def test_parts_keep_the_order_of_the_input(outbox_of):
-    plan, outbox, run = outbox_of(buckets=1)
-    chunks = []
-    for start in (10, 0):
-        outbox.clear()
-        for half in (0, 5):
-            run(b"k%d" % (start + half + number) for number in range(5))
-            chunks += outbox.take(start, 0)
-    ordered = sorted(chunks, key=lambda chunk: chunk.order)
-    messages = [word for chunk in ordered for word in plan.serializer.load_messages(chunk.body)["k"]]
-    assert messages == [f"k{number}" for number in range(20)]
-
-
 def test_clearing_forgets_everything(outbox_of):
     _, outbox, run = outbox_of()
     run([b"a"])
     run([b"\xff"])
     outbox.printed.write("half a line")
-    list(outbox.take(0, 0))
+    list(taken(outbox))
     run([b"b"])
     run([b"\xff"])
     outbox.clear()
-    assert list(outbox.take(0, 0)) == []
+    assert list(taken(outbox)) == []
 
 
 def test_sinks_dead_letters_and_printed_text_ride_on_the_carrier(make, dead_letters):
@@ -98,18 +98,21 @@ def test_sinks_dead_letters_and_printed_text_ride_on_the_carrier(make, dead_lett
     run = source_line(plan, outbox, plan.application.pipelines[0])
     run((b"a", b"\xff", b"b"))
     outbox.printed.write("é\udc80\n")
-    sink, dead, printed = outbox.take(12, 34)
-    assert sink == Chunk(0, 34, 12, 0, 2, b"a\nb\n")
-    assert (dead.grp, dead.seq, dead.number) == (34, 12, 1)
+    shares = [[], []]
+    outbox.share_out(12, shares, 1)
+    nothing, (sink, dead, printed) = shares
+    assert nothing == []
+    assert sink == Chunk(0, 12, 2, b"a\nb\n", array("I", [2, 4]))
+    assert (dead.part, dead.number) == (12, 1)
     assert len(dead_letters([dead])) == 1
-    assert printed == Chunk(PRINTED, 34, 12, 0, 0, "é?\n".encode())
-    assert list(outbox.take(12, 34)) == []
+    assert printed == Chunk(PRINTED, 12, 0, "é?\n".encode())
+    assert taken(outbox) == []
 
 
 def test_a_flood_of_printed_text_is_cut_short(outbox_of):
     _, outbox, _ = outbox_of()
     outbox.printed.write("x" * 1_000_000)
-    (chunk,) = outbox.take(0, 0)
+    (chunk,) = taken(outbox)
     assert chunk.route == PRINTED
     assert 1000 <= len(chunk.body) <= 100_000
 
@@ -118,8 +121,8 @@ def test_keys_that_were_not_listed_are_dead_letters(outbox_of, dead_letters):
     plan, outbox, run = outbox_of(keys=["a", "b"])
     for _ in range(2):
         run((b"a1", b"x1", b"b1", b"x2"))
-        chunks = list(outbox.take(0, 0))
-        messages = [each for groups in by_group(plan, chunks).values() for some in groups.values() for each in some]
+        chunks = list(taken(outbox))
+        messages = [each for groups in by_bucket(plan, chunks).values() for some in groups.values() for each in some]
         assert sorted(messages) == ["a1", "b1"]
         records = dead_letters(chunks)
         assert [(record["message"], record["key"]) for record in records] == [("'x1'", "'x'"), ("'x2'", "'x'")]
@@ -132,8 +135,8 @@ def test_a_partition_function_that_raises_or_gives_an_unhashable_key_loses_only_
 
     plan, outbox, run = outbox_of(key=key)
     run((b"a", b"list", b"missing", b"tuple", b"a"))
-    chunks = list(outbox.take(0, 0))
-    assert list(by_group(plan, chunks).values()) == [{"a": ["a", "a"]}]
+    chunks = list(taken(outbox))
+    assert list(by_bucket(plan, chunks).values()) == [{"a": ["a", "a"]}]
     records = dead_letters(chunks)
     assert [record["message"] for record in records] == ["'list'", "'missing'", "'tuple'"]
     assert "unhashable type: 'list'" in records[0]["error"]
@@ -145,7 +148,7 @@ def test_a_single_state_has_one_bucket_and_no_keys(make):
     outbox = Outbox(plan)
     run = source_line(plan, outbox, plan.application.pipelines[0])
     run((b"a", b"b"))
-    assert list(by_group(plan, outbox.take(0, 0)).values()) == [{None: ["a", "b"]}]
+    assert list(by_bucket(plan, taken(outbox)).values()) == [{None: ["a", "b"]}]
 
 
 def test_messages_that_cannot_be_pickled_are_dead_letters_and_the_others_go_on(make, outbox_of, dead_letters):
@@ -154,8 +157,8 @@ def test_messages_that_cannot_be_pickled_are_dead_letters_and_the_others_go_on(m
 
     plan, outbox, run = outbox_of(steps=[make.step(lock)])
     run((b"a1", b"a!", b"b!", b"a2", b"c3"))
-    chunks = list(outbox.take(0, 0))
-    groups = {key: some for groups in by_group(plan, chunks).values() for key, some in groups.items()}
+    chunks = list(taken(outbox))
+    groups = {key: some for groups in by_bucket(plan, chunks).values() for key, some in groups.items()}
     assert groups == {"a": [("a", "a1"), ("a", "a2")], "c": [("c", "c3")]}
     assert sum(chunk.number for chunk in chunks if chunk.route >= 0) == 3
     records = dead_letters(chunks)
@@ -173,8 +176,8 @@ def test_the_applications_own_serialisation_packs_each_message(outbox_of, dead_l
 
     plan, outbox, run = outbox_of(keys=["a"], serialize=serialize, deserialize=lambda bs: bs.decode("utf-16"))
     run((b"a1", b"a2", b"x"))
-    chunks = list(outbox.take(0, 0))
-    (group,) = by_group(plan, chunks).values()
+    chunks = list(taken(outbox))
+    (group,) = by_bucket(plan, chunks).values()
     assert group == {"a": ["a1", "a2"]}
     assert set(packed) == {"a1", "a2", "x"}
     assert "a1".encode("utf-16") in next(chunk.body for chunk in chunks if chunk.route == 0)
@@ -190,7 +193,7 @@ def test_a_dead_letter_tells_everything(make, dead_letters):
     outbox = Outbox(plan)
     outbox.origin = lambda: {"source": "s", "position": 42}
     source_line(plan, outbox, plan.application.pipelines[0])([b"hello" * 1000])
-    (record,) = dead_letters(outbox.take(0, 0))
+    (record,) = dead_letters(taken(outbox))
     assert record["time"] > 1.7e9
     assert pickle.loads(base64.b64decode(record["payload"])) == "hello" * 1000
     assert len(record["message"]) < 600
@@ -228,6 +231,6 @@ class Mute:
 def test_messages_and_keys_without_a_repr_are_told_somehow(outbox_of, make, dead_letters):
     _, outbox, run = outbox_of(steps=[make.step(Mute)], key=lambda data: data, keys=["a"])
     run([b"a"])
-    (record,) = dead_letters(outbox.take(0, 0))
+    (record,) = dead_letters(taken(outbox))
     assert "Mute object at" in record["message"]
     assert "Mute object at" in record["key"]

@@ -6,6 +6,7 @@ import threading
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.engine.taken import taken
 
 from wallaroo.engine.stages.outbox import Outbox
 from wallaroo.engine.stages.state import MemoryStore, StateLog
@@ -60,7 +61,7 @@ def machine_fixture(make):
 def failed(dead_letters):
     """Return a function from a machine to its dead letters, as (message, error)."""
     return lambda machine: [
-        (record["message"], record["error"].rpartition(".")[2]) for record in dead_letters(machine.outbox.take(0, 0))
+        (record["message"], record["error"].rpartition(".")[2]) for record in dead_letters(taken(machine.outbox))
     ]
 
 
@@ -134,7 +135,7 @@ def test_results_of_the_wrong_shape_are_failures(machine, dead_letters, result, 
     before = ["bad"] if first == "failed before" else []
     assert tried.batch({"k": [*before, "a", "bad", "b"]}) == ["a", "b"]
     assert tried.states == {"k": ["a", "b"]}
-    for record in dead_letters(tried.outbox.take(0, 0)):
+    for record in dead_letters(taken(tried.outbox)):
         assert record["message"] == "'bad'"
         assert record["key"] == "'k'"
         assert "expected a tuple (output, save_state)" in record["error"]
@@ -149,7 +150,7 @@ def test_multi_steps_must_give_lists(machine, dead_letters, result):
     tried = machine(compute, multi=True)
     assert tried.batch({"k": ["a", "bad", "b", "bad", "c"]}) == list("aabbcc")
     assert tried.states == {"k": ["a", "b", "c"]}
-    records = dead_letters(tried.outbox.take(0, 0))
+    records = dead_letters(taken(tried.outbox))
     assert len(records) == 2
     for record in records:
         assert f"expected a list of results or None, got a {type(result).__name__}" in record["error"]

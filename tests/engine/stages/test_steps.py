@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import pytest
+from tests.engine.taken import taken
 
 from wallaroo.engine.stages.outbox import Outbox
 from wallaroo.engine.stages.steps import source_line
@@ -26,7 +27,7 @@ def run(make, dead_letters):
         outbox = Outbox(plan)
         run = source_line(plan, outbox, plan.application.pipelines[0])
         run(payloads)
-        chunks = list(outbox.take(0, 0))
+        chunks = taken(outbox)
         sinks = {chunk.route: (chunk.number, chunk.body) for chunk in chunks if chunk.route != DEAD_LETTERS}
         return Result(sinks, dead_letters(chunks))
 

@@ -46,7 +46,6 @@ class TestPlanRef:
             run_id="7",
             logs={"p": "log/of p"},
             sources=["q", "p"],
-            notes="a/folder",
         )
         ref = PlanRef.write(with_program(plan), tmp_path / "plan")
         assert stat.S_IMODE((tmp_path / "plan").stat().st_mode) == 0o600

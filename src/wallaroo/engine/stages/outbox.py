@@ -61,7 +61,6 @@ class Outbox:
         self._dead: list[Letter] = []
         self._travelled: set[type] = set()
         """Classes of messages that have been seen to survive the way to another worker."""
-        self._part = 0
         self.room = _MULTIPLIED_AT_MOST
         """How many messages may still come out of steps that make many of one, which count them."""
         self.printed = io.StringIO()
@@ -94,7 +93,6 @@ class Outbox:
         for keyed in self._keyed.values():
             keyed.clear()
         self._dead.clear()
-        self._part = 0
         self.room = _MULTIPLIED_AT_MOST
         self.key = None
         self.printed.seek(0)
