@@ -23,13 +23,14 @@ def cluster(tmp_path):
 
 
 @pytest.mark.timeout(600)
-def test_word_count_on_a_cluster_and_again_on_the_same_directory(cluster, machida, receiver, tmp_path):
+@pytest.mark.parametrize("engine", [[], ["--real-time"]], ids=["in batches", "in real time"])
+def test_word_count_on_a_cluster_and_again_on_the_same_directory(cluster, machida, receiver, tmp_path, engine):
     choose = random.Random(1)
     lines = [" ".join(choose.choices(ANIMALS, k=6)) for _ in range(20_000)]
     middle = len(lines) // 2
     sink = receiver()
     arguments = ["--in", "127.0.0.1:0", "--out", sink.address, "--resilience-dir", tmp_path / "home"]
-    command = ["--application-module", "counting", *arguments, "--master", cluster]
+    command = ["--application-module", "counting", *arguments, "--master", cluster, *engine]
 
     def send_and_check(part, so_far):
         totals = Counter(word for line in so_far for word in line.split(" "))

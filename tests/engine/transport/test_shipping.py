@@ -84,6 +84,11 @@ def test_a_parcel_brings_the_order_in_which_modules_are_looked_for(monkeypatch):
 
 
 class TestPlanRef:
+    def test_where_there_is_no_file_the_reference_brings_the_plan_along(self, make, tmp_path):
+        ref = PlanRef.write(make.plan(make.pipeline("p"), run_id="7"), tmp_path / "plan").with_parcel()
+        (tmp_path / "plan").unlink()
+        assert ref.load().run_id == "7"
+
     def test_round_trip(self, make, tmp_path):
         ref = PlanRef.write(make.plan(make.pipeline("p"), run_id="7"), tmp_path / "plan")
         plan = ref.load()
