@@ -30,32 +30,36 @@ def test_what_was_asked_for_is_waited_for_and_no_more_used():
 
 
 @pytest.mark.parametrize(
-    ("offered", "stages", "asked", "needs", "way_out"),
+    ("offered", "stages", "asked", "needed", "tasks", "there", "way_out"),
     [
         (
             5,
             2,
             4,
-            "8 of them at the same time (2 stages, each with 4 workers), and 5 are",
+            "8",
+            "2 stages, each with 4 workers",
+            "5 are",
             "start with --worker-count 2",
         ),
         (
             1,
             2,
             None,
-            "2 of them at the same time (2 stages, each with 1 worker), and 1 is",
+            "2",
+            "2 stages, each with 1 worker",
+            "1 is",
             "stop what else runs there",
         ),
-        (2, 1, 3, "3 of them at the same time (one stage with 3 workers), and 2 are", "start with --worker-count 2"),
-        (0, 1, None, "1 of them at the same time (one stage with 1 worker), and 0 are", "stop what else runs there"),
+        (2, 1, 3, "3", "one stage with 3 workers", "2 are", "start with --worker-count 2"),
+        (0, 1, None, "1", "one stage with 1 worker", "0 are", "stop what else runs there"),
     ],
 )
-def test_too_few_are_refused_plainly(offered, stages, asked, needs, way_out):
+def test_too_few_are_refused_plainly(offered, stages, asked, needed, tasks, there, way_out):
     with pytest.raises(SparkStartError) as refusal:
         tasks_of_a_stage(coming(offered), stages, asked)
     assert str(refusal.value) == (
-        f"The cluster has too few cores: this application needs {needs} there for it. "
-        f"Give the cluster more, or {way_out}."
+        f"The cluster has too few cores: this application needs {needed} of them at the same time ({tasks}), "
+        f"and {there} there for it. Give the cluster more, or {way_out}."
     )
 
 
