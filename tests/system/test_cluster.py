@@ -23,13 +23,14 @@ def cluster(tmp_path):
 
 
 @pytest.mark.timeout(600)
-def test_word_count_on_a_cluster_and_again_on_the_same_directory(cluster, machida, receiver, tmp_path):
+@pytest.mark.parametrize("engine", [[], ["--real-time"]], ids=["in batches", "in real time"])
+def test_word_count_on_a_cluster_and_again_on_the_same_directory(cluster, machida, receiver, tmp_path, engine):
     choose = random.Random(1)
     lines = [" ".join(choose.choices(ANIMALS, k=6)) for _ in range(20_000)]
     middle = len(lines) // 2
     sink = receiver()
     arguments = ["--in", "127.0.0.1:0", "--out", sink.address, "--resilience-dir", tmp_path / "home"]
-    command = ["--application-module", "counting", *arguments, "--master", cluster]
+    command = ["--application-module", "counting", *arguments, "--master", cluster, *engine]
 
     def send_and_check(part, so_far):
         totals = Counter(word for line in so_far for word in line.split(" "))
@@ -93,7 +94,7 @@ def test_in_real_time_whatever_dies_everything_comes_out_once_and_in_order(
     # What is started anew finds nothing in the directory but the states: machines may lack the rest of it.
     (app.home / "plan.pickle").unlink()
     kill_while_messages_flow(app, run, sent, "executor", real_time_cluster.executors()[0].kill)
-    assert "It goes on from the last commit" in run.output
+    assert re.search(r"executor \d of the cluster has ended .* It goes on from the last commit", run.output), run.output
     send_and_wait(app, run, sent, "then")
 
     # The process that accepts connections is found at the same address when it is there again.

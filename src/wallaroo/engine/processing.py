@@ -171,7 +171,7 @@ class Processing:
         if not tasks:
             raise cannot_go_on("the cluster has no room for it any more", self._around.home)
         if tasks < self._tasks:
-            self._warn(f"The cluster has room for {tasks} workers in each stage, not for {self._tasks} any more.")
+            self._warn(f"Each stage goes on with {tasks} of {self._most_tasks} workers: the cluster has lost cores.")
         self._tasks = tasks
 
     def _expected(self) -> Expected:

@@ -39,6 +39,12 @@ def with_program(tmp_path):
 
 
 class TestPlanRef:
+    def test_where_there_is_no_file_the_reference_brings_the_plan_along(self, make, with_program, tmp_path):
+        plan = make.plan(make.pipeline("p"), run_id="7")
+        ref = PlanRef.write(with_program(plan), tmp_path / "plan").with_parcel()
+        (tmp_path / "plan").unlink()
+        assert ref.load().run_id == "7"
+
     def test_round_trip(self, make, with_program, tmp_path):
         plan = make.plan(
             make.pipeline("p", make.step(str.upper), make.state_step(getattr, keys="ab")),
@@ -53,7 +59,7 @@ class TestPlanRef:
         assert ref.load() is found
         assert describe(found.application) == describe(plan.application)
         assert found.layout == plan.layout
-        for name in ("run_id", "logs", "sources", "notes", "spool"):
+        for name in ("run_id", "logs", "sources"):
             assert getattr(found, name) == getattr(plan, name)
         assert [type(route) for route in found.routes] == [type(route) for route in plan.routes]
 

@@ -34,6 +34,7 @@ _WORDS = {
         "the saved state cannot be read, for the disk has damaged it. Bring the directory back from a copy, or start "
         "fresh with --reset"
     ),
+    r"ExecutorLostFailure \(executor (\S+) [^)]*\) Reason: ([^\n]*)": r"executor \1 of the cluster has ended (\2)",
     r"All masters are unresponsive": "the Spark master no longer answers. Start it again, or check what --master says",
 }
 
@@ -47,6 +48,8 @@ def known_words(text: str) -> str | None:
     'Spark has used up the memory that it was given ('
     >>> known_words("spark.task.maxFailures should be int, but was many")
     '--spark-conf spark.task.maxFailures=many is not what Spark expects there: int'
+    >>> known_words("ExecutorLostFailure (executor 0 exited caused by a task) Reason: Command exited with code 137")
+    'executor 0 of the cluster has ended (Command exited with code 137)'
     """
     for pattern, words in _WORDS.items():
         if found := re.search(pattern, text):

@@ -15,10 +15,10 @@ _DEFAULT_PROFILE = 0
 _LOOK_SECONDS = 0.1
 _SETTLED_SECONDS = 3.0
 """How long after the last executor another one may report, where nobody has said how many there will be."""
-_PATIENCE_SECONDS = 20.0
+_PATIENCE_SECONDS = 30.0
 """The same, where there are not enough."""
 _LONG_PATIENCE_SECONDS = 120.0
-"""The same, where an application that has run cannot go on at all: whoever mends a cluster may start it anew."""
+"""The same, where there are none: a busy machine takes long to start one, and somebody may be mending the cluster."""
 
 
 def slots_of(context: SparkContext) -> int:
@@ -51,15 +51,10 @@ def tasks_of_a_stage(slots: Callable[[], int], stages: int, asked: int | None) -
 
 def tasks_that_fit(slots: Callable[[], int], stages: int, most: int) -> int:
     """Return how many tasks each stage can have, up to `most`, when executors that come back have had their time."""
-    found = wait_for_slots(slots, stages * most)
-    if found < stages:
-        found = wait_for_slots(slots, stages, patience=_LONG_PATIENCE_SECONDS)
-    return min(found // stages, most)
+    return min(wait_for_slots(slots, stages * most) // stages, most)
 
 
-def wait_for_slots(
-    slots: Callable[[], int], enough: int, *, more: bool = False, patience: float = _PATIENCE_SECONDS
-) -> int:
+def wait_for_slots(slots: Callable[[], int], enough: int, *, more: bool = False) -> int:
     """Return how many slots there are, once there are enough, or none have come for a while.
 
     With `more`, those that come soon after that are waited for, too.
@@ -70,12 +65,17 @@ def wait_for_slots(
         if (now := slots()) > found:
             last_came = time.monotonic()
         found = now
-        is_enough = found >= enough
-        if is_enough and not more:
+        if found >= enough and not more:
             return found
-        if time.monotonic() - last_came > (_SETTLED_SECONDS if is_enough else patience):
+        if time.monotonic() - last_came > _patience(found, enough):
             return found
         time.sleep(_LOOK_SECONDS)
+
+
+def _patience(found: int, enough: int) -> float:
+    if found >= enough:
+        return _SETTLED_SECONDS
+    return _PATIENCE_SECONDS if found else _LONG_PATIENCE_SECONDS
 
 
 def _too_few(found: int, stages: int, tasks: int, fits: int) -> str:
