@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+_SMALL = 0.1
+
 
 @dataclass
 class Figure:
@@ -24,6 +26,8 @@ class Figure:
 
     def text(self, value: float) -> str:
         """Return a value as people read it, with as many digits as mean something."""
+        if 0 < value < _SMALL:
+            return f"{value:.4f}"
         if self.unit in {"x", "%"} or value < 100:
             return f"{value:,.2f}"
         return f"{value:,.0f}"

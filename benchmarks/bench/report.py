@@ -48,5 +48,5 @@ def _targets_table(parts: Sequence[Figures]) -> Table:
             table.add_row(target.what, target.wanted, "", "[dim]not measured[/dim]")
             continue
         verdict = "[green]met[/green]" if target.is_met(value) else "[red]not met[/red]"
-        table.add_row(target.what, target.wanted, f"{value:.2f}", verdict)
+        table.add_row(target.what, target.wanted, f"{value:.3g}", verdict)
     return table
