@@ -9,6 +9,7 @@ import secrets
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wallaroo.connectors.base import StoppedError
@@ -31,6 +32,7 @@ from wallaroo.engine.stages.state_store import BucketName
 from wallaroo.engine.transport.shipping import PlanRef, own_serializers
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig
+from wallaroo.ingress.log_repair import skip_damaged
 from wallaroo.ingress.process import IngressProcess
 from wallaroo.ingress.sequence import known_names
 
@@ -75,6 +77,7 @@ class BlockRun(Run):
         if self.options.reset:
             start_fresh(self.home, self._say)
         self.home.refuse_the_other_way(in_batches=False)
+        self._skip_damaged()
         self._folder = self._cleanup.enter_context(run_folder())
         self.home.link_from(self._folder)
         commits = Commits(self.home.path / COMMIT, self.home.path / "states")
@@ -101,6 +104,12 @@ class BlockRun(Run):
         self._cleanup.callback(self._stop_quietly)
         self._client.tick()
         self._wait_for_first_block()
+
+    def _skip_damaged(self) -> None:
+        """Have the logs go on without what the disk has damaged, if somebody has said so."""
+        for log in self._logs().values() if self.options.skip_damaged else ():
+            for text in skip_damaged(Path(log)):
+                self._warn(text)
 
     def _start_spark(self) -> None:
         slots = self._tasks * (self._levels + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 
 from wallaroo.connectors.batch import Body
@@ -96,6 +96,7 @@ class BlockEgress(Egress):
         """Deliver the chunks of a block, which are in order for each route."""
         self._ledger.make_room()
         bodies: defaultdict[str, list[Body]] = defaultdict(list)
+        numbers: Counter[str] = Counter()
         letters: list[Letter] = []
         messages = 0
         for chunk in chunks:
@@ -103,7 +104,7 @@ class BlockEgress(Egress):
                 messages = sum(each.end - each.first for each in unpack_block(chunk.body).ranges)
             elif chunk.route >= 0:
                 bodies[self._routes[chunk.route]].append(chunk.body)
-                self.messages_out += chunk.number
+                numbers[self._routes[chunk.route]] += chunk.number
             elif chunk.route == PRINTED and number >= self._printed:
                 self._notice(bytes(chunk.body).decode(errors="replace").rstrip("\n"))
             elif chunk.route == DEAD_LETTERS:
@@ -118,6 +119,7 @@ class BlockEgress(Egress):
             if not self._ledger.has(name, number):
                 self._connections[name].deliver(self._batch(name, number, of_sink))
                 self._ledger.record(name, number)
+                self.messages_out += numbers[name]
 
     def halt(self) -> None:
         """Have `run` return."""
