@@ -228,8 +228,8 @@ class BlockRun(Run):
     def _failure(self) -> Failure:
         """Return why the query has failed; where a worker died, take note of what it was at."""
         told = failure_of_query(self._query)
-        if told.kind == Kind.INGRESS:
-            return told
+        if told.kind != Kind.LOST:
+            return told  # The JVM has failed by itself, and has ended the workers.
         end = self._hand_ins.first_end(_END_SECONDS)
         if end is None:
             return told

@@ -64,7 +64,7 @@ class ArrivedSlice:
         # Behind another state, only the block is known.
         if plan.after(route.pipeline, 0) is route:
             with contextlib.suppress(*USER_ERRORS):  # The log may be out of reach, or user code not do the same again.
-                retracing = BlockRetracing(self._worker, self._block)
+                retracing = self._worker.retracing(self._block)
                 found = retracing.origin_of_arrived(self._chunk, key, index, self._messages[key][index])
         return found or {"source": route.pipeline.name, **positions_in(self._worker, self._block, route.pipeline.name)}
 
@@ -79,25 +79,36 @@ def positions_in(worker: BlockWorker, block: SequencedBlock, source: str) -> dic
 
 
 class BlockRetracing:
-    """The first stage once more, over one block."""
+    """The first stage once more, over one block, as far as it takes: many errors in a block cost it once.
+
+    It has one part of the output at a time. Parts are asked for in their order, mostly; for one that has gone by it
+    begins again.
+    """
 
     def __init__(self, worker: BlockWorker, block: SequencedBlock) -> None:
         self._worker = worker
-        self._block = block
+        self.block = block
+        fatal = worker.fatal_first_calls.get(block.number)
+        self._outbox = NotingOutbox(worker.plan, Watch(fatal) if fatal else None)
+        with self._outbox.capturing():
+            self._lines = _Lines(lambda name: worker.make_line(name, self._outbox))
+        self._begin()
+
+    def _begin(self) -> None:
+        self._parts = self._worker.run_ranges(self.block, self._outbox, self._lines.__getitem__)
+        self._part = -1
+        self._travelled: defaultdict[tuple[int, Any], _Travelled] = defaultdict(_Travelled)
 
     def _noted(self, route: int, part: int, key: Any) -> list[Noted]:
         """Return the messages for a key in one part of the block's output, with where each came from."""
-        fatal = self._worker.fatal_first_calls.get(self._block.number)
-        outbox = NotingOutbox(self._worker.plan, Watch(fatal) if fatal else None)
-        for at, _ in enumerate(self._worker.run_ranges(self._block, outbox, self._lines(outbox).__getitem__)):
-            if at == part:
-                return outbox.noted(route, key)
-            outbox.clear()
-        return []
-
-    def _lines(self, outbox: NotingOutbox) -> Any:
-        with outbox.capturing():
-            return _Lines(lambda name: self._worker.make_line(name, outbox))
+        if part < self._part:
+            self._begin()
+        while self._part < part:
+            self._outbox.clear()
+            self._travelled.clear()
+            self._part += 1
+            next(self._parts, None)
+        return self._outbox.noted(route, key)
 
     def origin_of_packed(self, route: int, part: int, key: Any, index: int) -> dict[str, Any] | None:
         """Return where the `index`-th message for a key came from, None if that cannot be told."""
@@ -106,22 +117,30 @@ class BlockRetracing:
 
     def origin_of_arrived(self, chunk: Chunk, key: Any, index: int, message: Any) -> dict[str, Any] | None:
         """The same for a message that arrived: others of its key may have failed before they were sent."""
-        outbox = NotingOutbox(self._worker.plan)
-        travelled: list[Noted] = []
-        for origin, candidate in self._noted(chunk.route, chunk.part, key):
+        noted = self._noted(chunk.route, chunk.part, key)
+        travelled = self._travelled[chunk.route, key]
+        while len(travelled.noted) <= index:
+            if travelled.tried == len(noted):
+                return None
+            at_hand = noted[travelled.tried]
+            travelled.tried += 1
             with contextlib.suppress(*USER_ERRORS):
-                outbox.try_travel(key, candidate)
-                travelled.append((origin, candidate))
-            if len(travelled) > index:
-                break
-        if len(travelled) <= index:
-            return None
-        origin, same = travelled[index]
+                self._outbox.try_travel(key, at_hand[1])
+                travelled.noted.append(at_hand)
+        origin, same = travelled.noted[index]
         return origin if self._is_same(same, message) else None
 
     def _is_same(self, one: Any, other: Any) -> bool:
         serializer = self._worker.plan.serializer
         return serializer_bytes(one, serializer) == serializer_bytes(other, serializer) or bool(one == other)
+
+
+class _Travelled:
+    """The messages for one key that could be sent, of those that were tried."""
+
+    def __init__(self) -> None:
+        self.tried = 0
+        self.noted: list[Noted] = []
 
 
 class _Lines(defaultdict[str, Any]):

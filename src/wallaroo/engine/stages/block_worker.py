@@ -45,8 +45,14 @@ class BlockWorker:
         self._steps: dict[int, StateStep] = {}
         self._live: OrderedDict[BucketName, tuple[float, Bucket]] = OrderedDict()
         self._log = StateLog(plan.serializer, plan.run_id)
+        self._retracing: BlockRetracing | None = None
         self.fatal_first_calls: Mapping[int, Mapping[str, str]] = {}
         """By block: calls of the first stage that must not be made, for processes have died at them."""
+
+    def begin_task(self, fatal_first_calls: Mapping[int, Mapping[str, str]]) -> None:
+        """Go by what is known now to be fatal in the first stage."""
+        self._retracing = None
+        self.fatal_first_calls = fatal_first_calls
 
     @contextlib.contextmanager
     def watched(self, watch: Watch) -> Iterator[None]:
@@ -112,8 +118,14 @@ class BlockWorker:
     def _origin_of_packed(self, block: SequencedBlock, *which: Any) -> dict[str, Any]:
         """Say where a message came from that failed when it was packed."""
         with contextlib.suppress(*USER_ERRORS):  # The log may be out of reach, or user code not do the same again.
-            return BlockRetracing(self, block).origin_of_packed(*which) or {}
+            return self.retracing(block).origin_of_packed(*which) or {}
         return {}
+
+    def retracing(self, block: SequencedBlock) -> BlockRetracing:
+        """Return the first stage once more over a block, for the messages of it that fail."""
+        if self._retracing is None or self._retracing.block != block:
+            self._retracing = BlockRetracing(self, block)
+        return self._retracing
 
     def open_stage(self, level: int, partition: int, partitions: int, files: StateFiles) -> Stage:
         """Return a stage with state, for the time from one commit to the next."""

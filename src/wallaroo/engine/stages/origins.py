@@ -20,7 +20,7 @@ from wallaroo.engine.stages.first_stage import FirstStage, SourceLine
 from wallaroo.engine.stages.outbox import USER_ERRORS, Outbox
 from wallaroo.engine.stages.watch import Watch
 from wallaroo.engine.transport.chunks import Chunk, Serializer
-from wallaroo.engine.transport.letters import Letter, serializer_bytes
+from wallaroo.engine.transport.letters import Letter, Place, serializer_bytes
 from wallaroo.ingress.log_reader import LogReader
 
 _FURTHEST_BYTES = 64 << 20
@@ -162,6 +162,11 @@ class NotingOutbox(Outbox):
     def keyed(self, route: StepRoute) -> defaultdict[Any, list[Any]]:
         """Return lists that note origins."""
         return self._keyed.setdefault(route.number, defaultdict(lambda: _NotingList(self)))
+
+    def fail(
+        self, place: Place, message: Any, error: BaseException, key: Any = None, *, encoding: str | None = None
+    ) -> None:
+        """Ignore what fails: it did so before, and is told already."""
 
     def keep(self, letter: Letter) -> None:
         """Ignore what fails: it did so before, and is told already."""
