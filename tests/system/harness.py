@@ -22,6 +22,8 @@ from pathlib import Path
 
 import psutil
 
+from wallaroo.ingress.sequence import _records, segment_firsts
+
 from ..ports import free_port  # noqa: TID252 - tests are not installed
 
 PATIENCE = 180
@@ -362,6 +364,15 @@ def messages_planned(home, pipeline):
         return 0
     plan = home / "checkpoint" / "offsets" / str(last_batch(home))
     return json.loads(plan.read_text().splitlines()[-1])["sources"][pipeline]
+
+
+def is_committed(home):
+    """Tell whether all blocks so far are committed, with their states."""
+    path = home / "sequence" / f"{segment_firsts(home / 'sequence')[-1]:020d}.sequence"
+    data = path.read_bytes()
+    numbers = [block.number for block, _ in _records(data, data.index(b"\n") + 1)]
+    commit = home / "commit.json"
+    return commit.exists() and bool(numbers) and json.loads(commit.read_text())["block"] > numbers[-1]
 
 
 def dead_letters(home):

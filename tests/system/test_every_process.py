@@ -128,9 +128,7 @@ def test_other_users_reach_none_of_sparks_ports(application):
 @pytest.mark.parametrize(
     "process",
     [
-        r"python_streaming_source_runner$",
         r"pyspark\.daemon pyspark\.worker$",
-        r"pyspark\.daemon .*(lookup_data_sources|create_data_source|plan_data_source_read)$",
         r"^\S+ -P -m wallaroo\.ingress$",
     ],
 )

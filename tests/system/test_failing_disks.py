@@ -6,9 +6,9 @@ import pytest
 
 from wallaroo.ingress.log_format import segment_paths, segment_starts
 
-from .harness import last_batch, machida_command, send
+from .harness import machida_command, send
 from .small_disk import make_small_disk
-from .test_going_on import Sequences, expected, outcome, received, size
+from .test_going_on import Sequences, expected, received, size
 
 
 @pytest.mark.timeout(600)
@@ -48,37 +48,16 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(machida, receiver, tmp_pa
 
     run.wait_until(noticed, "noticing that the disk is full again")
     run.stop()
-    assert "The batch under way is left to the next run" in run.output
+    assert "The blocks under way are left to the next run" in run.output
     assert "Traceback" not in run.output
     assert received(app.steps.everything()) == expected(everything)
     assert len(app.steps.connections) == 1
-
-
-def empty(path):
-    assert path.stat().st_size
-    path.write_bytes(b"")
-
-
-def tear(path):
-    path.write_bytes(path.read_bytes()[:-1])
 
 
 def flip_a_bit(path, position):
     content = bytearray(path.read_bytes())
     content[position] ^= 1
     path.write_bytes(content)
-
-
-def stop_with_some_left(app, run, name, blocks):
-    """Stop while a batch is at work and more has come, in blocks of the log; return the message of the batch."""
-    held, gate = app.hold(run, name)
-    for block in blocks:
-        send(run.address("steps"), block)
-    run.ask_to_stop()
-    run.wait_until(lambda: "Stopping after the batch" in run.output, "taking note")
-    gate.touch()
-    run.stop()
-    return held
 
 
 @pytest.mark.timeout(900)
@@ -88,49 +67,49 @@ def test_what_a_power_failure_or_a_bad_disk_has_damaged_is_found_and_told(machid
     first = app.messages.stream(["a", "b", "c"], 3000)
     send(run.address("steps"), first)
     run.wait_until(lambda: app.steps.size >= size(first), "the first messages")
-    # Each block has keys of its own, so that nobody misses the one that is lost.
-    blocks = [app.messages.stream([f"{block}-{key}" for key in range(9)], 300) for block in range(3)]
-    held = stop_with_some_left(app, run, "gate 1", blocks)
-    assert received(app.steps.everything()) == expected([*first, held])
+    # Each stretch has keys of its own, so that nobody misses the one that is lost.
+    stretches = [app.messages.stream([f"{stretch}-{key}" for key in range(9)], 300) for stretch in range(3)]
+    held, gate = app.hold(run, "gate 1")
+    for stretch in stretches:
+        send(run.address("steps"), stretch)
+    run.kill()
+    gate.touch()
+    sent = app.steps.size
 
-    # The batch is known to have been sent, so it is computed again and not sent again.
-    checkpoint, batch = app.home / "checkpoint", last_batch(app.home)
-    empty(checkpoint / "commits" / str(batch))
-    tear(checkpoint / f"state/0/0/{batch + 1}.changelog")
-    empty(checkpoint / "metadata")
+    # What was being written when the power failed is left out; what is damaged elsewhere is named.
     (app.home / "ledger").write_bytes((app.home / "ledger").read_bytes() + b"99")
+    *_, sequence = sorted((app.home / "sequence").glob("*.sequence"))
+    sequence.write_bytes(sequence.read_bytes() + b"torn")
     log = app.home / "log" / next(path.name for path in (app.home / "log").glob("steps-*"))
     data = segment_paths(log, segment_starts(log)[-1]).data
     flip_a_bit(data, data.read_bytes().index(b"1-4 1 "))
-    with pytest.raises(AssertionError) as refused:
-        app.start()
-    said = str(refused.value)
-    assert f"put aside in {app.home / 'damaged'}" in said
-    assert str(checkpoint / "commits" / str(batch)) in said
-    assert "What is missing is computed again; nothing is lost." in said
-    assert "messages from 3301 to 3601 do not match their checksum" in said
-    assert "--skip-damaged" in said
+    run = app.launch()
+    assert run.exit_code() == 1, run.output
+    assert "4 bytes at its end were not written completely, and dropped." in run.output
+    assert "messages from 3301 to 3601 do not match their checksum" in run.output
+    assert "--skip-damaged" in run.output
     run = app.start("--skip-damaged")
     assert "goes on without 300 messages, 3301 to 3600, which cannot be read" in run.output
-    kept = [*blocks[0], *blocks[2]]
-    run.wait_until(lambda: len(app.steps.connections[-1]) >= size(kept), "what is left of the log")
+    kept = [held, *stretches[0], *stretches[2]]
+    run.wait_until(lambda: app.steps.size >= sent + size(kept), "what is left of the log")
     more = app.messages.stream(["a", "b", "c", "wait-not"], 400)
     send(run.address("steps"), more)
-    run.wait_until(lambda: len(app.steps.connections[-1]) >= size([*kept, *more]), "more messages")
-    held = stop_with_some_left(app, run, "gate 2", [])
-    app.steps.everything()
-    assert received(app.steps.connections[-1]) == expected([*kept, *more, held])
+    everything = [*first, *kept, *more]
+    run.wait_until(lambda: app.steps.size >= size(everything), "more messages")
+    run.stop()
 
-    # Which messages the last batch had is not known any more: it is made anew, and what it had sent is sent again.
-    batch = last_batch(app.home)
-    empty(checkpoint / "offsets" / str(batch))
-    empty(checkpoint / f"state/0/1/{batch + 1}.changelog")
+    # Without the commit nobody knows where the states are: nothing is touched until it is back.
+    commit = app.home / "commit.json"
+    content = commit.read_bytes()
+    commit.write_bytes(content[:-1])
+    run = app.launch()
+    assert run.exit_code() == 5, run.output
+    assert f"{commit} is damaged, and the state cannot be found without it" in run.output
+    commit.write_bytes(content)
     run = app.start()
-    assert f"What was done from batch {batch} on is done again" in run.output
     last = app.messages.stream(["a", "b", "c", "wait-not", "0-1"], 500)
     send(run.address("steps"), last)
-    run.wait_until(lambda: len(app.steps.connections[-1]) >= size([held, *last]), "the last messages")
+    everything += last
+    run.wait_until(lambda: app.steps.size >= size(everything), "the last messages")
     run.stop()
-    app.steps.everything()
-    assert received(app.steps.connections[-1]) == expected([held, *last])
-    assert bytes(app.steps.connections[-1]).decode().startswith(outcome(held))
+    assert received(app.steps.everything()) == expected(everything)

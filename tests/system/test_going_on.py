@@ -67,9 +67,13 @@ class Sequences:
         self.messages = Steps()
 
     def start(self, *more, **options):
+        return self.launch(*more, **options).wait_until_ready()
+
+    def launch(self, *more, **options):
+        """Start the application, without waiting for it."""
         sinks = ",".join(sink.address for sink in (self.words, self.numbers, self.steps))
         arguments = ["--in", "127.0.0.1:0,127.0.0.1:0", "--out", sinks, "--resilience-dir", self.home]
-        return self._machida("--application-module", "sequences", *arguments, *more, **options).wait_until_ready()
+        return self._machida("--application-module", "sequences", *arguments, *more, **options)
 
     def hold(self, run, name):
         """Send a message that keeps its batch from ending until a file is there; return the message and the file."""

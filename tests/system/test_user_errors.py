@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from wallaroo.cli.wallaroo import main
 
-from .harness import APPS, Machida, Receiver, dead_letters, message_of, send
+from .harness import APPS, Machida, Receiver, dead_letters, is_committed, message_of, send
 
 FILE = r"\S+/troubles\.py"
 
@@ -153,6 +153,7 @@ class Story:
         # A state that cannot be saved goes back to what it was.
         self.send(POISON[:2])
         run.wait_until(lambda: b"c word2" in self.received(), "the state before the poison")
+        run.wait_until(lambda: is_committed(self.home), "its commit")
         self.send(POISON[2:3])
         run.wait_until(lambda: len(self.letters()) == before + 1, "the poison among the dead letters")
         self.send(POISON[3:])

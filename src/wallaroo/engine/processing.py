@@ -112,8 +112,8 @@ class Processing:
         if self.is_active() is None:
             return Failure(Kind.LOST, last_words(self._around.home))
         told = failure_of_query(self._query)
-        if told.kind == Kind.INGRESS:
-            return told
+        if told.kind != Kind.LOST:
+            return told  # The JVM has failed by itself, and has ended the workers.
         end = self._around.hand_ins.first_end(_END_SECONDS)
         if end is None:
             return told

@@ -31,7 +31,7 @@ class CarefulTask:
         self._worker = worker
         self._note = note
         self._care = care
-        worker.fatal_first_calls = care.first_calls
+        worker.begin_task(care.first_calls)
 
     def run(self, block: int, compute: Callable[[], Result]) -> Result:
         """Compute a block."""

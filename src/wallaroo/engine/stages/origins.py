@@ -19,7 +19,7 @@ from wallaroo.engine.plan import StepRoute
 from wallaroo.engine.stages.first_stage import SourceLine
 from wallaroo.engine.stages.outbox import USER_ERRORS, Outbox
 from wallaroo.engine.stages.watch import Watch
-from wallaroo.engine.transport.letters import Letter, serializer_bytes
+from wallaroo.engine.transport.letters import Letter, Place, serializer_bytes
 from wallaroo.engine.transport.shares import Chunk
 from wallaroo.ingress.sequence import SequencedBlock
 from wallaroo.topology.model import REPLAYS
@@ -174,6 +174,17 @@ class NotingOutbox(Outbox):
     def keyed(self, route: StepRoute) -> defaultdict[Any, list[Any]]:
         """Return lists that note origins."""
         return self._keyed.setdefault(route.number, defaultdict(lambda: _NotingList(self)))
+
+    def fail(
+        self,
+        place: Place,
+        message: Any,
+        error: BaseException,
+        key: Any = None,
+        *,
+        encoding: str | None = None,
+    ) -> None:
+        """Ignore what fails: it did so before, and is told already."""
 
     def keep(self, letter: Letter) -> None:
         """Ignore what fails: it did so before, and is told already."""

@@ -49,6 +49,11 @@ class Worker:
         self.fatal_first_calls: Mapping[int, Mapping[str, str]] = {}
         """By block: calls of the first stage that must not be made, for processes have died at them."""
 
+    def begin_task(self, fatal_first_calls: Mapping[int, Mapping[str, str]]) -> None:
+        """Go by what is known now to be fatal in the first stage."""
+        self._retraced = None
+        self.fatal_first_calls = fatal_first_calls
+
     @contextlib.contextmanager
     def watched(self, watch: Watch) -> Iterator[None]:
         """Run with a watch over every call of user code, which is bound anew for it."""
