@@ -6,8 +6,9 @@ from array import array
 from types import SimpleNamespace
 
 import pytest
-from wallaroo.engine.delivery.block_egress import BlockEgress
+from tests.engine.delivery.told import Told
 
+from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.hand_ins import Epoch, Expected, HandIns
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
@@ -19,19 +20,6 @@ from wallaroo.ingress.sequence import Range, SequencedBlock
 
 HEAD = StoredHead(b"[1]", {1: Place("file", 0)})
 LETTER = {"pipeline": "p", "step": "s", "error": "E: x", "traceback": "E: x", "message": "m"}
-
-
-class Told:
-    """Keeps what it hears of."""
-
-    def __init__(self, told):
-        self._told = told
-
-    def delivered(self, block):
-        self._told.append(("delivered", block))
-
-    def committed(self, block, ends):
-        self._told.append(("committed", block, dict(ends)))
 
 
 @pytest.fixture
@@ -48,19 +36,19 @@ def egress(make, tmp_path, server):
     told, notices = [], []
     plan = make.plan(make.pipeline("p", port=server.getsockname()[1]))
     plan.sources = ["p"]
-    made = BlockEgress(plan, home, threading.Event(), notices.append)
     commits = Commits(tmp_path / "commit", tmp_path / "states")
-    hand_ins = HandIns(str(tmp_path / "socket"), "token", commits, Expected(1, 1, lambda _: (0, 0)))
-    made.attach(hand_ins, commits, Told(told))
-    thread = threading.Thread(target=made.run)
-    thread.start()
+    hand_ins = HandIns(str(tmp_path / "socket"), "token", commits)
+    made = Egress(plan, home, hand_ins, commits, Told(told), threading.Event(), notices.append)
+    made.start()
+
+    def begin(attempt):
+        return made.begin(attempt, Expected(1, 1, lambda _: (0, 0)))
+
     yield SimpleNamespace(
-        itself=made, begin=made.begin, told=told, notices=notices, commits=commits, home=home, hand_ins=hand_ins
+        itself=made, begin=begin, told=told, notices=notices, commits=commits, home=home, hand_ins=hand_ins
     )
-    made.halt()
-    thread.join()
-    hand_ins.close()
     made.close()
+    hand_ins.close()
     home.close()
 
 

@@ -1,17 +1,23 @@
-"""The end of a batch in which user code failed: all of it counts, or, by policy, none of it."""
+"""A block in which user code failed: all of it counts, or, by policy, none of it."""
 
 import json
 import socket
 import threading
-from contextlib import closing
+from contextlib import closing, contextmanager
+from itertools import count
 
 import pytest
-from wallaroo.engine.transport.chunks import DEAD_LETTERS, Chunk, dump_records
+from tests.engine.delivery.told import Told
 
 from wallaroo.engine.delivery.egress import Egress
+from wallaroo.engine.delivery.hand_ins import HandIns
 from wallaroo.engine.delivery.on_error import OnError
+from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
+from wallaroo.engine.transport.letters import dump_records
+from wallaroo.engine.transport.shares import BLOCK, DEAD_LETTERS, Chunk
 from wallaroo.errors import ErrorPolicyError
+from wallaroo.ingress.sequence import Range, SequencedBlock
 from wallaroo.topology.model import REPLAYS
 
 PATIENCE = 60
@@ -19,7 +25,11 @@ RECORD = {"pipeline": "p", "step": "s", "message": "m", "error": "E: e", "traceb
 
 
 def sent(route, body):
-    return Chunk(route, 0, 0, 0, 1, body)
+    return Chunk(route, 0, 1, body)
+
+
+def block(number, *ranges):
+    return Chunk(BLOCK, 0, 0, SequencedBlock(number, 0, 1, tuple(map(Range._make, ranges))).pack())
 
 
 def failed(*letters):
@@ -37,24 +47,22 @@ def server():
 def start(make, server, tmp_path):
     plan = make.plan(make.pipeline("p", port=server.getsockname()[1]))
 
+    plan.sources = ["p", "q", REPLAYS]
+    numbers = count()
+
+    @contextmanager
     def start_egress(on_error="dead-letter"):
         home, policy = Home(tmp_path), OnError.parse(on_error)
-        return closing(Egress(plan, home, threading.Event(), lambda _: None, on_error=policy))
+        commits = Commits(tmp_path / "commit.json", tmp_path / "states")
+        with (
+            closing(HandIns(str(tmp_path / f"socket {next(numbers)}"), "token", commits)) as hand_ins,
+            closing(
+                Egress(plan, home, hand_ins, commits, Told([]), threading.Event(), lambda _: None, on_error=policy)
+            ) as egress,
+        ):
+            yield egress
 
     return start_egress
-
-
-@pytest.fixture
-def write_offsets(tmp_path):
-    """Write down where each batch ends, as Spark does."""
-
-    def write(*batches):
-        folder = tmp_path / "checkpoint" / "offsets"
-        folder.mkdir(parents=True)
-        for batch, ends in enumerate(batches):
-            (folder / str(batch)).write_text("v1\n{}\n" + json.dumps({"nudges": 0, "sources": ends}))
-
-    return write
 
 
 @pytest.fixture
@@ -74,11 +82,10 @@ def received(server):
 
 
 @pytest.mark.parametrize("policy", ["fail", "2/h", "50%"])
-def test_by_policy_nothing_of_a_batch_is_sent_or_kept(start, server, kept, write_offsets, policy):
-    write_offsets({"p": 0}, {"p": 20}, {"p": 120})
-    chunks = [sent(0, b"two "), failed(*({"position": number} for number in range(20, 100)))]
+def test_by_policy_nothing_of_a_block_is_sent_or_kept(start, server, kept, policy):
+    chunks = [block(2, (0, 20, 120)), sent(0, b"two "), failed(*({"position": number} for number in range(20, 100)))]
     with start(policy) as egress:
-        egress.deliver(1, [sent(0, b"one ")])
+        egress.deliver(1, [block(1, (0, 0, 20)), sent(0, b"one ")])
         with pytest.raises(ErrorPolicyError, match=r"step 's' failed for the message m, from message .. of 'p'"):
             egress.deliver(2, chunks)
     assert (egress.errors, kept()) == (0, [])
@@ -99,28 +106,25 @@ def test_what_was_kept_before_is_not_judged_again(start, kept):
     assert len(kept()) == 1
 
 
-def test_a_share_counts_the_messages_of_batches_without_errors(start, write_offsets):
-    write_offsets({"p": 0}, {"p": 1000}, {"p": 1100})
+def test_a_share_counts_the_messages_of_blocks_without_errors(start):
     letters = failed(*[{"position": 1001}] * 10)
     with start("1%") as egress:
-        egress.deliver(1, [])
-        egress.deliver(2, [letters])
+        egress.deliver(1, [block(1, (0, 0, 1000))])
+        egress.deliver(2, [block(2, (0, 1000, 1100)), letters])
         assert egress.errors == 10
 
 
-def test_a_share_of_the_batch_alone_would_be_too_much(start, write_offsets):
-    write_offsets({"p": 0}, {"p": 1000}, {"p": 1100})
+def test_a_share_of_the_block_alone_would_be_too_much(start):
     letters = failed(*[{"position": 1001}] * 10)
     with start("1%") as egress, pytest.raises(ErrorPolicyError, match="10 dead letters for 100 messages"):
-        egress.deliver(2, [letters])
+        egress.deliver(2, [block(2, (0, 1000, 1100)), letters])
 
 
-def test_where_the_position_is_not_known_the_batch_is(start, kept, write_offsets):
-    write_offsets({"p": 5, "q": 9}, {"p": 8, "q": 9}, {"p": 9, "q": 9, REPLAYS: 1})
+def test_where_the_position_is_not_known_the_block_is(start, kept):
     with start() as egress:
-        egress.deliver(1, [failed({}, {"position": 6}, {"source": "q"})])
+        egress.deliver(1, [block(1, (0, 5, 7), (0, 7, 8)), failed({}, {"position": 6}, {"source": "q"})])
         # A message without a position may now be one that was replayed.
-        egress.deliver(2, [failed({})])
+        egress.deliver(2, [block(2, (0, 8, 9), (2, 0, 1)), failed({})])
     assert [(letter.get("position"), letter.get("positions")) for letter in kept()] == [
         (None, [5, 7]),
         (6, None),

@@ -36,6 +36,9 @@ def owner(name):
     return 0, name[1] % 2
 
 
+EXPECTED = Expected(outputs=2, saves=2, owner=owner)
+
+
 @pytest.fixture
 def commits(tmp_path):
     made = Commits(tmp_path / "commit", tmp_path / "states")
@@ -58,8 +61,8 @@ def deaths():
 @pytest.fixture(params=["on one machine", "between machines"])
 def hand_ins(request, tmp_path, commits, notes, deaths):
     address = "127.0.0.1:0" if request.param == "between machines" else str(tmp_path / "socket")
-    made = HandIns(address, TOKEN, commits, Expected(outputs=2, saves=2, owner=owner), deaths, notes)
-    made.begin("now")
+    made = HandIns(address, TOKEN, commits, deaths, notes)
+    made.begin("now", EXPECTED)
     yield made
     made.close()
 
@@ -118,7 +121,7 @@ def test_tasks_end_when_all_have_saved_and_it_is_committed(hand_ins, task):
 def test_what_an_earlier_attempt_hands_in_is_not_taken(hand_ins, task):
     old = task(0)
     old.output(5, b"old")
-    hand_ins.begin("again")
+    hand_ins.begin("again", EXPECTED)
     old.output(5, b"old")
     task(0, attempt="again").output(5, b"new")
     task(1, attempt="again").output(5, b"new")
@@ -190,7 +193,7 @@ def test_the_process_that_is_gone_first_is_the_one_that_died(hand_ins, notes):
     assert first.death == Death(0, 1, Note(8, "fatal", ""))
     innocent()
     assert hand_ins.first_end(10) == first
-    hand_ins.begin("again")
+    hand_ins.begin("again", EXPECTED)
     assert hand_ins.first_end(0.1) is None
 
 
@@ -209,7 +212,7 @@ def test_the_next_life_is_told_what_to_be_careful_with_until_it_is_committed(han
         assert care.startswith(repr(known)[:-1] or "[[]")
         die()
         deaths.take(hand_ins.first_end(10).death)
-        hand_ins.begin(f"life {life}")
+        hand_ins.begin(f"life {life}", EXPECTED)
     assert list(deaths.fatal_calls().values()) == ["fatal"]
     _, care = dies_at(hand_ins, notes, 0, block=6)
     assert care == "[[5], [(5, {'fatal': ''})], []]"
@@ -253,7 +256,7 @@ def test_a_task_that_is_run_once_more_within_an_epoch_is_not_let_in(hand_ins, ta
     task(0)
     with pytest.raises(ConnectionError):
         task(0)
-    hand_ins.begin("again")
+    hand_ins.begin("again", EXPECTED)
     assert task(0, attempt="again").welcome.start == 5
     hand_ins.release(7)
     assert task(0, attempt="again").welcome.start == 5

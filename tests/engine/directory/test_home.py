@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from wallaroo.engine.directory.home import COMMIT, Home, default_home
+from wallaroo.engine.directory.home import Home, default_home
 from wallaroo.engine.plan import Layout
 from wallaroo.errors import DirectoryError
 from wallaroo.files import write_atomically
@@ -196,14 +196,14 @@ def test_what_another_version_has_written_is_not_misread(tmp_path):
     home = Home(tmp_path)
     home.record_layout("app", LAYOUT)
     recorded = json.loads((tmp_path / "layout.json").read_text())
-    for other in (recorded | {"format": 1}, {name: recorded[name] for name in recorded if name != "format"}):
+    for other in (recorded | {"format": 2}, {name: recorded[name] for name in recorded if name != "format"}):
         (tmp_path / "layout.json").write_text(json.dumps(other))
         with pytest.raises(DirectoryError, match=r"another version of Wallaroo.*--reset"):
             home.recorded_layout()
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "7", '{"format": 2, "application": "app"}', '{"format": 2, "levels": 7, "singles": 7}']
+    "text", ["", "{", "[]", "7", '{"format": 3, "application": "app"}', '{"format": 3, "levels": 7, "singles": 7}']
 )
 def test_a_damaged_layout_is_told_in_words(tmp_path, text):
     (tmp_path / "layout.json").write_text(text)
@@ -216,13 +216,3 @@ def test_writing_atomically_replaces_the_file_and_leaves_nothing_else(tmp_path):
         write_atomically(tmp_path / "file", text)
         assert (tmp_path / "file").read_text() == text
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-@pytest.mark.parametrize(("left", "in_batches", "said"), [(COMMIT, True, "with"), ("checkpoint", False, "without")])
-def test_a_directory_of_the_other_way_of_processing_is_refused(tmp_path, left, in_batches, said):
-    home = Home(tmp_path)
-    home.refuse_the_other_way(in_batches=in_batches)
-    (tmp_path / left).touch()
-    home.refuse_the_other_way(in_batches=not in_batches)
-    with pytest.raises(DirectoryError, match=f"has been used {said} --real-time"):
-        home.refuse_the_other_way(in_batches=in_batches)

@@ -36,7 +36,7 @@ NAMES = [
 
 
 def odd_names():
-    characters = st.characters(exclude_characters="/\0")
+    characters = st.characters(exclude_characters="/\0", exclude_categories=["Cs"])
     names = st.text(characters, min_size=1, max_size=80)
     return names.filter(lambda name: name not in {".", ".."} and len(name.encode(errors="surrogateescape")) <= 255)
 

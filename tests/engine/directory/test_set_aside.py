@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from wallaroo.engine.directory import set_aside as module
-from wallaroo.engine.directory.home import Home
+from wallaroo.engine.directory.home import COMMIT, Home
 from wallaroo.engine.directory.ownership import MARKER
 from wallaroo.engine.directory.set_aside import finish_setting_aside, set_aside
 
@@ -67,7 +67,16 @@ def test_what_is_not_the_applications_stays_where_it_is(tmp_path):
 def test_everything_that_a_run_leaves_is_known(tmp_path):
     """The names of `Home` and those that others put next to them."""
     home = Home(tmp_path)
-    paths = [home.checkpoint, home.logs, home.ledger, home.dead_letters, home.replays, home.spark_log.parent]
+    paths = [
+        home.logs,
+        home.sequence,
+        home.states,
+        home.path / COMMIT,
+        home.ledger,
+        home.dead_letters,
+        home.replays,
+        home.spark_log.parent,
+    ]
     assert {path.name for path in paths} <= set(module.OWN)
 
 

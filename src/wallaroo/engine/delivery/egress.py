@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from wallaroo.api.configs import TCPSinkConfig
@@ -23,7 +23,8 @@ from wallaroo.engine.directory.home import Home
 from wallaroo.engine.plan import Plan, SinkRoute
 from wallaroo.engine.transport.letters import Letter, load_records
 from wallaroo.engine.transport.shares import BLOCK, DEAD_LETTERS, PRINTED, Chunk, unpack_share
-from wallaroo.ingress.sequence import unpack_block
+from wallaroo.ingress.sequence import Range, unpack_block
+from wallaroo.topology.model import REPLAYS
 
 _LOOK_SECONDS = 0.2
 _TRY_AGAIN_SECONDS = 0.5
@@ -155,7 +156,7 @@ class Egress:
             self._commit(taken)
         elif taken is not None:
             chunks = [chunk for share in taken for chunk in unpack_share(share)]
-            self._deliver(self._next, sorted(chunks, key=lambda chunk: (chunk.route, chunk.part)))
+            self.deliver(self._next, sorted(chunks, key=lambda chunk: (chunk.route, chunk.part)))
             self._next += 1
             if self._next > self._furthest:
                 # What is computed again after a failure is no progress.
@@ -177,16 +178,15 @@ class Egress:
         self._progress.committed(self._commits.block, self._commits.ends)
         self._hand_ins.release(epoch.block)
 
-    def _deliver(self, number: int, chunks: Iterable[Chunk]) -> None:
+    def deliver(self, number: int, chunks: Iterable[Chunk]) -> None:
         """Deliver the chunks of a block, which are in order for each route."""
         self._ledger.make_room()
         outputs: defaultdict[str, list[Chunk]] = defaultdict(list)
         letters: list[Letter] = []
-        messages = 0
+        ranges: tuple[Range, ...] = ()
         for chunk in chunks:
             if chunk.route == BLOCK:
                 ranges = unpack_block(chunk.body).ranges
-                messages = sum(each.end - each.first for each in ranges)
                 self._ends.update({self._sources[each.source]: each.end for each in ranges})
             elif chunk.route >= 0:
                 outputs[self._routes[chunk.route]].append(chunk)
@@ -196,19 +196,30 @@ class Egress:
                 letters += load_records(chunk.body)
         self._printed = max(self._printed, number + 1)
         if not self._ledger.has(_DEAD_LETTERS_IN_LEDGER, number):
-            self._keep(letters, messages, number)
+            self._keep(letters, ranges, number)
         for name, of_sink in outputs.items():
             if not self._ledger.has(name, number):
                 self._connections[name].deliver(self._batch(name, number, of_sink))
                 self._ledger.record(name, number)
                 self.messages_out += sum(chunk.number for chunk in of_sink)
 
-    def _keep(self, letters: list[Letter], messages: int, number: int) -> None:
+    def _keep(self, letters: list[Letter], ranges: Sequence[Range], number: int) -> None:
         """Keep the dead letters of a block, unless there are so many that the application is not to go on."""
-        self._policy.judge(letters, messages, number)
+        letters = [self._with_range(letter, ranges) for letter in letters]
+        self._policy.judge(letters, sum(each.end - each.first for each in ranges), number)
         if letters:
             self._dead_letters.add(letters)
             self._ledger.record(_DEAD_LETTERS_IN_LEDGER, number)
+
+    def _with_range(self, letter: Letter, ranges: Sequence[Range]) -> Letter:
+        """Add, where the position of a letter's message is not known, which messages it can have come from."""
+        if "position" in letter or "replay_of" in letter:
+            return letter
+        mine = [each for each in ranges if self._sources[each.source] == letter.get("source")]
+        replayed = any(self._sources[each.source] == REPLAYS for each in ranges)
+        if not mine or replayed:
+            return letter
+        return {**letter, "positions": [min(each.first for each in mine), max(each.end for each in mine) - 1]}
 
     def _batch(self, sink: str, number: int, chunks: list[Chunk]) -> Batch:
         """Return a block's outputs for a sink, which go on where a run that was killed had got to."""

@@ -15,9 +15,7 @@ from wallaroo.ingress.log_format import sync_directory
 
 LOCK = "lock"
 OWN = (
-    "checkpoint",
     "commit.json",
-    "damaged",
     "dead-letters.jsonl",
     "java",
     "layout.json",
@@ -29,8 +27,12 @@ OWN = (
     "replays.jsonl",
     "scratch",
     "sequence",
-    "source.json",
     "states",
+    # Of earlier versions.
+    "checkpoint",
+    "damaged",
+    "plan.pickle",
+    "source.json",
 )
 """What an application has in its directory. Whatever else is there is somebody else's."""
 _DONE = "before-"

@@ -64,26 +64,17 @@ class ArrivedSlice:
         worker, block = self._worker, self._block
         route = worker.plan.routes[self._chunk.route]
         assert isinstance(route, StepRoute)
-        source = route.pipeline.name
         found = None
         # Behind another state only the block is known, but for letters that are put back there.
         if worker.plan.after(route.pipeline, 0) is route or has_replays(worker, block):
             with contextlib.suppress(*USER_ERRORS):  # User code may not do the same again.
                 found = worker.retracing(block).origin_of_arrived(self._chunk, key, index, self._messages[key][index])
-        return found or {"source": source, **positions_in(worker, block, source)}
+        return found or {"source": route.pipeline.name}
 
 
 def has_replays(worker: Worker, block: SequencedBlock) -> bool:
     """Tell whether a block has dead letters that are replayed."""
     return any(worker.plan.sources[each.source] == REPLAYS for each in block.ranges)
-
-
-def positions_in(worker: Worker, block: SequencedBlock, source: str) -> dict[str, Any]:
-    """Return which messages of a source a block has; nothing where letters are replayed in it, which may be any."""
-    ranges = [each for each in block.ranges if worker.plan.sources[each.source] == source]
-    if not ranges or has_replays(worker, block):
-        return {}
-    return {"positions": [min(each.first for each in ranges), max(each.end for each in ranges) - 1]}
 
 
 class Retracing:

@@ -1,27 +1,32 @@
-"""The end of a batch: each sink gets it once, and in order."""
+"""The outputs of a block: each sink gets them once, and in order."""
 
 import json
 import shutil
 import socket
 import threading
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
+from itertools import count
 
 import pytest
+from tests.engine.delivery.told import Told
 
 from wallaroo.connectors.base import StoppedError
 from wallaroo.connectors.batch_frames import ANSWER, HEADER, MAGIC
 from wallaroo.engine.delivery.egress import Egress
+from wallaroo.engine.delivery.hand_ins import HandIns
 from wallaroo.engine.delivery.ledger import Ledger
+from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.transport.chunks import DEAD_LETTERS, NUDGE, PRINTED, Chunk, dump_records
+from wallaroo.engine.transport.letters import dump_records
+from wallaroo.engine.transport.shares import DEAD_LETTERS, PRINTED, Chunk
 
 PATIENCE = 60
 RECORD = {"pipeline": "p", "step": "s", "message": "m", "error": "E: e", "traceback": "E: e"}
 
 
 def sent(route, body, number=1, part=0):
-    return Chunk(route, 0, 0, part, number, body)
+    return Chunk(route, part, number, body)
 
 
 @pytest.fixture
@@ -54,7 +59,20 @@ def start(make, servers, tmp_path, notices, stopping):
     """Return a context with an egress for `p`, with two sinks, and `q`, whose sink is the first of these."""
     port = servers[0].getsockname()[1]
     plan = make.plan(make.pipeline("p", encoders=[str, str], port=port), make.pipeline("q", port=port))
-    return lambda home=tmp_path, **options: closing(Egress(plan, Home(home), stopping, notices.append, **options))
+    numbers = count()
+
+    @contextmanager
+    def start_egress(home=tmp_path, **options):
+        commits = Commits(home / "commit.json", home / "states")
+        with (
+            closing(HandIns(str(tmp_path / f"socket {next(numbers)}"), "token", commits)) as hand_ins,
+            closing(
+                Egress(plan, Home(home), hand_ins, commits, Told([]), stopping, notices.append, **options)
+            ) as egress,
+        ):
+            yield egress
+
+    return start_egress
 
 
 def accept_one(server):
@@ -92,7 +110,7 @@ def test_sinks_with_one_address_share_a_connection(start, servers):
     assert egress.messages_out == 8
 
 
-def test_a_batch_that_was_sent_is_not_sent_again_by_the_next_run(start, servers):
+def test_a_block_that_was_sent_is_not_sent_again_by_the_next_run(start, servers):
     with start() as first:
         first.deliver(0, [sent(0, b"a"), sent(1, b"A")])
         first.deliver(1, [sent(0, b"b")])
@@ -117,13 +135,14 @@ def test_dead_letters_are_kept_once(start, tmp_path, notices):
     assert "Pipeline 'p', step 's' failed for the message m" in notices[0]
 
 
-def test_printed_text_is_told_and_nudges_are_nothing(start, notices):
+def test_printed_text_is_told_once(start, notices):
     with start() as egress:
-        egress.deliver(0, [sent(PRINTED, "é\nsecond line\n".encode()), sent(NUDGE, b"", number=0)])
+        for _ in range(2):
+            egress.deliver(0, [sent(PRINTED, "é\nsecond line\n".encode())])
     assert notices == ["é\nsecond line"]
 
 
-def test_stopping_leaves_the_batch_to_the_next_run(start, servers, stopping, tmp_path):
+def test_stopping_leaves_the_block_to_the_next_run(start, servers, stopping, tmp_path):
     for server in servers:
         server.close()
     stopping.set()
@@ -135,7 +154,7 @@ def test_stopping_leaves_the_batch_to_the_next_run(start, servers, stopping, tmp
 
 def test_receivers_are_looked_for_before_there_is_anything_to_send(start, servers):
     with start() as egress, ExitStack() as connections:
-        egress.connect()
+        egress.start()
         accepted = []
         for server in servers:
             server.settimeout(PATIENCE)
@@ -144,7 +163,7 @@ def test_receivers_are_looked_for_before_there_is_anything_to_send(start, server
         assert [connection.recv(10) for connection in accepted] == [b"one", b"two"]
 
 
-def test_a_crash_between_sending_and_the_ledger_repeats_that_batch_and_no_other(start, servers, monkeypatch):
+def test_a_crash_between_sending_and_the_ledger_repeats_that_block_and_no_other(start, servers, monkeypatch):
     class CrashError(BaseException):
         """The process is gone."""
 
@@ -163,7 +182,7 @@ def test_a_crash_between_sending_and_the_ledger_repeats_that_batch_and_no_other(
     assert accept_all(servers[0]) == [b"one two ", b"two three "]
 
 
-class TestKilledInTheMiddleOfABatch:
+class TestKilledInTheMiddleOfABlock:
     """A copy of the ledger is what a crash leaves: the run that was killed, here, just cannot go on."""
 
     BODIES = tuple(bytes([65 + number]) * 1_000_000 for number in range(20))
@@ -171,7 +190,7 @@ class TestKilledInTheMiddleOfABatch:
 
     @pytest.fixture
     def killed(self, start, servers, stopping, tmp_path):
-        """Return the home of a run that was killed when its receiver had read 5 MB of a batch."""
+        """Return the home of a run that was killed when its receiver had read 5 MB of a block."""
         # Connections inherit it. By itself, the system may take in a whole batch for a receiver that has read much.
         servers[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         with ExitStack() as stack:
