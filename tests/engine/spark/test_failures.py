@@ -5,10 +5,8 @@ import pytest
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.failure import Kind
 from wallaroo.engine.spark.failures import (
-    account,
     cannot_go_on,
     cause,
-    failure_in,
     failure_of_throwable,
     told_plainly,
 )
@@ -80,50 +78,6 @@ def test_what_the_jvm_said_last_is_told(tmp_path, chatter, said):
         raise ConnectionRefusedError
     assert str(refused.value).startswith(f"The application cannot go on: {said}")
     home.close()
-
-
-class FailureError(Exception):
-    """As PySpark tells of a query's failure: its cause, of Java's, is kept aside."""
-
-    def __init__(self, trace):
-        super().__init__("[STREAM_FAILED] Query terminated with exception (no cause message)")
-        self._cause = Exception()
-        self._cause._stackTrace = trace
-
-
-@pytest.mark.parametrize(
-    "what", ["java.io.EOFException", "java.io.IOException: Broken pipe", "java.net.SocketException"]
-)
-def test_a_planner_that_is_gone_is_told_though_spark_does_not(what):
-    trace = f"{what}\n\tat java.base\n\tat org.apache.spark.sql.execution.python.PythonStreamingSourceRunner.x"
-    assert cause(account(FailureError(trace))) == "The process that plans batches has ended unexpectedly"
-
-
-def test_what_fails_in_the_planner_or_elsewhere_is_another_thing():
-    for trace in (
-        "org.apache.spark.SparkException: x\n\tat PythonStreamingSourceRunner",
-        "java.io.EOFException\n\tat x",
-    ):
-        failure = FailureError(trace)
-        assert account(failure) == str(failure)
-    assert account(ValueError("boom")) == "boom"
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("Caused by: java.io.IOException: No space left on device", Kind.NO_ROOM),
-        ("OSError: [Errno 28] No space left on device", Kind.NO_ROOM),
-        ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", Kind.LOST),
-        ("ExecutorLostFailure (executor 0 exited caused by one of the running tasks)", Kind.LOST),
-        ("wallaroo.errors.WallarooError: The process that accepts connections does not answer on /tmp/x.", Kind.LOST),
-        ("ValueError: boom", Kind.FINAL),
-        # Words of a user's, in an error of ours.
-        ("wallaroo.errors.ErrorPolicyError: Pipeline 'p' failed\nOSError: No space left on device", Kind.FINAL),
-    ],
-)
-def test_what_spark_says_is_told_apart(text, kind):
-    assert failure_in(text).kind == kind
 
 
 class Throwable:

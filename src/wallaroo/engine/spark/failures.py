@@ -18,23 +18,13 @@ from wallaroo.errors import DirectoryError, SparkStartError, WallarooError
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-OUR_OWN = re.compile(r"wallaroo(?:\.\w+)*\.\w*Error: (.+)")
+_OUR_OWN = re.compile(r"wallaroo(?:\.\w+)*\.\w*Error: (.+)")
 """What our own code found in a worker or in the driver."""
-
-_PLANNER_GONE = "The process that plans batches has ended unexpectedly"
 
 _INGRESS_LOST = "wallaroo.BlockSource$IngressLost"
 _OF_FILES = {"java.io.IOException", "java.io.FileNotFoundException", "java.nio.file.FileSystemException"}
 
-_NO_ROOM_WORDS = re.compile(r"No space left on device|Disk quota exceeded|File too large|\(NoSpace\)")
-_LOST_WORDS = re.compile(
-    r"Python worker exited unexpectedly|Python worker failed to connect back|ExecutorLostFailure"
-    r"|Executor heartbeat timed out|FetchFailed|The process that accepts connections does not answer"
-    r"|outputs of a batch cannot be read|The process that plans batches has ended unexpectedly"
-)
-
 _TELLING = (
-    re.compile(f"({_PLANNER_GONE})"),
     # What Spark says of a worker that died.
     re.compile(r"(Python worker exited unexpectedly \(crashed\))"),
     re.compile(r"(Python worker failed to connect back|Executor heartbeat timed out|ExecutorLostFailure .+)"),
@@ -56,7 +46,7 @@ def cause(text: str) -> str:
     >>> cause("An error occurred while calling None.JavaSparkContext.\n: java.lang.Exception: no\n\tat org.apache")
     'no'
     """
-    if found := OUR_OWN.findall(text):
+    if found := _OUR_OWN.findall(text):
         return str(found[-1]).strip()
     if words := known_words(text):
         return words
@@ -64,14 +54,6 @@ def cause(text: str) -> str:
         if found := pattern.findall(text):
             return without_java(str(found[-1]).strip())
     return text.strip().partition("\n")[0] or "unknown"
-
-
-def account(error: Exception) -> str:
-    """Return what Spark says of a failure, and what it does not say: that the process it plans with was gone."""
-    trace = str(getattr(getattr(error, "_cause", None), "_stackTrace", ""))
-    if re.match(r"java\.(?:io|net|nio)\.\S*Exception", trace) and "PythonStreamingSourceRunner" in trace:
-        return f"{error}\n{_PLANNER_GONE}"
-    return str(error)
 
 
 def failure_of_query(query: StreamingQuery) -> Failure:
@@ -102,13 +84,6 @@ def failure_of_throwable(throwable: Any) -> Failure:
             return Failure(Kind.NO_ROOM, said)
         throwable = throwable.getCause()
     return Failure(Kind.LOST, text)
-
-
-def failure_in(text: str) -> Failure:
-    """Return what a text of Spark's means for the run."""
-    if OUR_OWN.search(text) is None and _NO_ROOM_WORDS.search(text):
-        return Failure(Kind.NO_ROOM, cause(text))
-    return Failure(Kind.LOST if _LOST_WORDS.search(text) else Kind.FINAL, cause(text))
 
 
 def cannot_go_on(reason: str, home: Home) -> WallarooError:

@@ -38,22 +38,12 @@ if TYPE_CHECKING:
     from wallaroo.engine.spark.bridge import Jvm
 
 DRIVER_MEMORY = "1g"
-_ATTEMPTS = 4
-_REAL_TIME = "spark.sql.streaming.realTimeMode.allowlistCheck"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 
 _SETTINGS = {
     # A Python task over TCP stalls for 40 ms where the two sides wait for each other's acknowledgements.
     "spark.python.unix.domain.socket.enabled": "true",
-    # The state store: RocksDB that writes what changed, not a copy of everything, at each commit.
-    "spark.sql.streaming.stateStore.providerClass": f"{_STREAMING}.state.RocksDBStateStoreProvider",
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    # How much history the checkpoint keeps: recovery needs the last batch only.
-    "spark.sql.streaming.minBatchesToRetain": "10",
-    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "50",
-    "spark.sql.streaming.stateStore.maintenanceInterval": "5s",
-    # Files of batches long gone are removed when their objects are; a quiet JVM would keep them for half an hour.
+    # What earlier lives of the query have left goes with its objects; a quiet JVM would keep these for half an hour.
     "spark.cleaner.periodicGC.interval": "2min",
     # A query that is asked to stop does so, or is left behind.
     "spark.sql.streaming.stopTimeout": "30s",
@@ -62,12 +52,9 @@ _SETTINGS = {
         f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    # The files of the checkpoint hold users' states and belong to their owner alone.
+    # What Spark writes belongs to its owner alone.
     "spark.hadoop.fs.permissions.umask-mode": "077",
-    # The source itself waits for data, so asking it again costs nothing.
-    "spark.sql.streaming.pollingDelay": "1ms",
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # The plan of a batch is always the same; there is nothing to adapt, and few numbers worth keeping.
+    # The plan is always the same; there is nothing to adapt, and few numbers worth keeping.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "1",
     "spark.ui.enabled": "false",
@@ -76,15 +63,11 @@ _SETTINGS = {
     "spark.ui.retainedStages": "10",
     "spark.ui.retainedTasks": "100",
     "spark.sql.ui.retainedExecutions": "5",
-    # Chunks are large and few; an Arrow batch must not cut them short.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
     "spark.driver.maxResultSize": "0",
     "spark.rpc.message.maxSize": "1024",
     "spark.python.worker.reuse": "true",
     # Otherwise the stages differ in the environment of their workers, and each has workers of its own.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-    # A task that fails is run again from the log, a few times, before the application gives up.
-    "spark.task.maxFailures": str(_ATTEMPTS),
 }
 
 _MERGED = {"spark.driver.extraJavaOptions"}
@@ -114,15 +97,6 @@ class SparkOptions:
     master: str = "local[*]"
     conf: dict[str, str] = field(default_factory=dict)
     log_level: str = "warn"
-
-    @property
-    def patient_master(self) -> str:
-        """Return the master with the retries that Spark otherwise only makes on a cluster.
-
-        >>> SparkOptions("local[*]").patient_master, SparkOptions("spark://host:7077").patient_master
-        ('local[*,4]', 'spark://host:7077')
-        """
-        return re.sub(r"^local\[(\*|\d+)\]$", rf"local[\1,{_ATTEMPTS}]", self.master)
 
     @property
     def local(self) -> bool:
@@ -200,7 +174,7 @@ def _session(settings: dict[str, str], home: Home, jvm: Jvm, cache: Path | None,
     try:
         jvm.wait_until_up()
         bridge = Bridge(jvm)
-        classes = load_classes(bridge, cache, jvm.folder) if _REAL_TIME in settings else None
+        classes = load_classes(bridge, cache, jvm.folder)
         context = SparkContext(conf=conf, gateway=bridge)
         if classes and not local:
             # Executors get it with their first task.
@@ -259,7 +233,7 @@ def _all_settings(name: str, home: Home, options: SparkOptions, java_options: st
     scratch = _scratch(home, temporary)
     settings = _SETTINGS | {
         "spark.app.name": name,
-        "spark.master": options.patient_master,
+        "spark.master": options.master,
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.driver.memory": DRIVER_MEMORY,
