@@ -192,6 +192,38 @@ def test_a_new_attempt_gets_all_blocks_since_the_commit_once_more_and_the_old_on
     _run(tmp_path, test)
 
 
+def test_a_task_that_is_run_once_more_alone_gets_nothing_and_ends_the_attempt(tmp_path: Path) -> None:
+    async def test(sequencer: Sequencer) -> None:
+        before, beside = _joined(sequencer, 2)
+        sequencer.appended(0, 0, 1, BLOCK_BYTES)
+        again = Reader()
+        sequencer.join("one", 0, 2, 0, again.line)
+        assert [reader.closed for reader in (before, beside, again)] == [True] * 3
+        _joined(sequencer, 2, attempt="two")
+        late = Reader()
+        sequencer.join("one", 0, 2, 0, late.line)
+        assert late.closed
+        assert sequencer.end_epoch() == 1
+        # Lost behind the end of its epoch, it would wait for neighbours that never come.
+        behind = Reader()
+        sequencer.join("two", 0, 2, 0, behind.line)
+        assert behind.closed
+
+    _run(tmp_path, test)
+
+
+def test_a_reader_that_leaves_within_an_epoch_ends_it_for_all(tmp_path: Path) -> None:
+    async def test(sequencer: Sequencer) -> None:
+        readers = _joined(sequencer, 3)
+        sequencer.left(1, readers[1].line)
+        assert [reader.closed for reader in readers] == [True, False, True]
+        assert sequencer.end_epoch() is None
+        sequencer.appended(0, 0, 1, BLOCK_BYTES)
+        assert _joined(sequencer, 1, attempt="two")[0].numbers == [0]
+
+    _run(tmp_path, test)
+
+
 def test_blocks_are_the_same_after_a_restart_of_the_ingress(tmp_path: Path) -> None:
     seen: list[SequencedBlock] = []
 
