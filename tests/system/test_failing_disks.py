@@ -37,7 +37,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(machida, receiver, tmp_pa
     run.wait_until(lambda: "The application goes on." in run.output, "going on")
 
     # Asked to stop while it waits for room, it stops.
-    _, gate = app.hold(run, "gate 2")
+    last, gate = app.hold(run, "gate 2")
     told = run.output.count("is full")
     disk.fill(run)
     gate.touch()
@@ -50,7 +50,8 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(machida, receiver, tmp_pa
     run.stop()
     assert "The blocks under way are left to the next run" in run.output
     assert "Traceback" not in run.output
-    assert received(app.steps.everything()) == expected(everything)
+    # Room for the record of what is sent was set aside, so the last message may have left, and its commit not come.
+    assert received(app.steps.everything()) in (expected(everything), expected([*everything, last]))
     assert len(app.steps.connections) == 1
 
 
@@ -85,10 +86,11 @@ def test_what_a_power_failure_or_a_bad_disk_has_damaged_is_found_and_told(machid
     flip_a_bit(data, data.read_bytes().index(b"1-4 1 "))
     run = app.launch()
     assert run.exit_code() == 1, run.output
-    assert "4 bytes at its end were not written completely, and dropped." in run.output
+    said = run.output
     assert "messages from 3301 to 3601 do not match their checksum" in run.output
     assert "--skip-damaged" in run.output
     run = app.start("--skip-damaged")
+    assert "4 bytes at its end were not written completely, and dropped." in said + run.output
     assert "goes on without 300 messages, 3301 to 3600, which cannot be read" in run.output
     kept = [held, *stretches[0], *stretches[2]]
     run.wait_until(lambda: app.steps.size >= sent + size(kept), "what is left of the log")

@@ -124,3 +124,25 @@ def test_the_application_goes_on_without_them(machida, receiver, tmp_path, app):
     run.wait_until(lambda: other.size >= len(output), "the message that is no longer fatal")
     run.stop()
     assert other.everything() == output
+
+
+@pytest.mark.timeout(600)
+def test_asked_to_stop_while_it_looks_for_the_message_the_application_stops(machida, receiver, tmp_path, app):
+    home, sink = tmp_path / "home", receiver()
+
+    def start():
+        places = ("--application-module", "fatal", "--in", "127.0.0.1:0", "--out", sink.address)
+        return machida(*places, "--resilience-dir", home, "--worker-count", 2, folder=tmp_path).wait_until_ready()
+
+    run = start()
+    send(run.address("Fatal"), ["a fatal-count-kill"])
+    run.wait_until(lambda: "Processing failed" in run.output, "the first death")
+    run.stop()
+    assert "Traceback" not in run.output
+    assert (sink.size, dead_letters(home)) == (0, [])
+    # The message is still there, for a program that can bear it.
+    (tmp_path / "mended").touch()
+    run = start()
+    run.wait_until(lambda: sink.size, "the message that is no longer fatal")
+    run.stop()
+    assert sink.everything() == b"a fatal-count-kill => 1\n"
