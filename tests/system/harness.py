@@ -353,17 +353,25 @@ def values_by_key(data, separator=" => "):
     return dict(found)
 
 
-def last_batch(home):
-    """Return the number of the batch that was planned last."""
-    return max(int(path.name) for path in (home / "checkpoint" / "offsets").glob("[0-9]*"))
+def messages_after_blocks(home, pipeline):
+    """Return for the blocks that are in the sequence how many messages of a pipeline had been taken after each."""
+    found = {}
+    folder = home / "sequence"
+    with contextlib.suppress(FileNotFoundError):
+        number = json.loads((folder / "sources.json").read_text()).index(pipeline)
+        for path in sorted(folder.glob("*.sequence")):
+            data = path.read_bytes()
+            opening, _, _ = data.partition(b"\n")
+            taken = json.loads(opening or "{}").get("ends", {}).get(str(number), 0)
+            for block, _ in _records(data, len(opening) + 1):
+                taken = max([taken, *(each.end for each in block.ranges if each.source == number)])
+                found[block.number] = taken
+    return found
 
 
 def messages_planned(home, pipeline):
-    """Return how many messages of a pipeline the batches up to the last one have: none before the first."""
-    if not any((home / "checkpoint" / "offsets").glob("[0-9]*")):
-        return 0
-    plan = home / "checkpoint" / "offsets" / str(last_batch(home))
-    return json.loads(plan.read_text().splitlines()[-1])["sources"][pipeline]
+    """Return how many messages of a pipeline are in blocks."""
+    return max(messages_after_blocks(home, pipeline).values(), default=0)
 
 
 def is_committed(home):

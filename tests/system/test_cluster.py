@@ -23,14 +23,13 @@ def cluster(tmp_path):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("engine", [[], ["--real-time"]], ids=["in batches", "in real time"])
-def test_word_count_on_a_cluster_and_again_on_the_same_directory(cluster, machida, receiver, tmp_path, engine):
+def test_word_count_on_a_cluster_and_again_on_the_same_directory(cluster, machida, receiver, tmp_path):
     choose = random.Random(1)
     lines = [" ".join(choose.choices(ANIMALS, k=6)) for _ in range(20_000)]
     middle = len(lines) // 2
     sink = receiver()
     arguments = ["--in", "127.0.0.1:0", "--out", sink.address, "--resilience-dir", tmp_path / "home"]
-    command = ["--application-module", "counting", *arguments, "--master", cluster, *engine]
+    command = ["--application-module", "counting", *arguments, "--master", cluster]
 
     def send_and_check(part, so_far):
         totals = Counter(word for line in so_far for word in line.split(" "))
@@ -52,7 +51,7 @@ def test_word_count_on_a_cluster_and_again_on_the_same_directory(cluster, machid
 
 
 @pytest.fixture
-def real_time_cluster(tmp_path):
+def whole_cluster(tmp_path):
     """Start a cluster of two workers with two cores each."""
     started = Cluster(tmp_path, cores=2)
     yield started
@@ -82,18 +81,16 @@ def kill_while_messages_flow(app, run, sent, key, kill):
 
 
 @pytest.mark.timeout(900)
-def test_in_real_time_whatever_dies_everything_comes_out_once_and_in_order(
-    real_time_cluster, machida, receiver, tmp_path
-):
+def test_on_a_cluster_whatever_dies_everything_comes_out_once_and_in_order(whole_cluster, machida, receiver, tmp_path):
     app = Sequences(machida, receiver, tmp_path)
     sent = []
-    run = app.start("--master", real_time_cluster.url)
+    run = app.start("--master", whole_cluster.url)
     send_and_wait(app, run, sent, "first")
-    assert len(real_time_cluster.executors()) == 2
+    assert len(whole_cluster.executors()) == 2
 
     # What is started anew finds nothing in the directory but the states: machines may lack the rest of it.
     (app.home / "plan.pickle").unlink()
-    kill_while_messages_flow(app, run, sent, "executor", real_time_cluster.executors()[0].kill)
+    kill_while_messages_flow(app, run, sent, "executor", whole_cluster.executors()[0].kill)
     assert re.search(r"executor \d of the cluster has ended .* It goes on from the last commit", run.output), run.output
     send_and_wait(app, run, sent, "then")
 
@@ -108,7 +105,7 @@ def test_in_real_time_whatever_dies_everything_comes_out_once_and_in_order(
     send_and_wait(app, run, sent, "later")
     run.stop()
 
-    run = app.start("--master", real_time_cluster.url)
+    run = app.start("--master", whole_cluster.url)
     send_and_wait(app, run, sent, "again")
     run.stop()
     assert received(app.steps.everything()) == expected(sent)

@@ -17,13 +17,13 @@ def test_without_a_receiver_and_during_the_start(machida, tmp_path):
     run = machida(*command).wait_until_ready()
     run.wait_until(lambda: f"Waiting for a receiver at {address}" in run.output, "missing the receiver")
     send(run.address("Split and Count"), WORDS)
-    run.wait_until(lambda: messages_planned(tmp_path / "home", "Split and Count"), "a batch for the receiver")
+    run.wait_until(lambda: messages_planned(tmp_path / "home", "Split and Count"), "a block for the receiver")
     run.ask_to_stop(signal.SIGINT)
     run.stop()
     assert "Stopped: " in run.output
 
     again = machida(*command)
-    again.wait_until(lambda: "finishing   the batch" in again.output, "going on with the batch")
+    again.wait_until(lambda: "finishing   what the last run had" in again.output, "going on with what was left")
     again.ask_to_stop(signal.SIGINT)
     again.stop()
     assert "successfully initialized" not in again.output

@@ -56,7 +56,7 @@ def test_what_they_have_planted_is_not_run_and_keeps_nobody_from_running(machida
 
     own = usual.with_name(f"{usual.name}-2")
     (home,) = [path for path in own.iterdir() if path.name != ".run"]
-    assert (home / "checkpoint").is_dir()
+    assert (home / "commit.json").is_file()
     # Who looks for it finds it under the same name.
     command = [sys.executable, "-c", "from wallaroo.cli.wallaroo import main; main()", "dead-letters", "list"]
     name = home.name.replace("-", " ")

@@ -163,9 +163,10 @@ class TestPipelinesThatCameOrWent:
 
     def test_what_is_under_way_needs_its_pipelines(self, home, check):
         commit(home, 1, words=4, orders=3)
-        assert check("words", "orders") == []
+        finishing = ["  finishing   what the last run had under way; its receivers have to be there"]
+        assert check("words", "orders") == finishing
         # Of this one nothing is under way.
-        assert check("words") == []
+        assert check("words") == finishing
         with pytest.raises(DirectoryError, match=r"messages of the pipeline 'words', which the application no longer"):
             check("orders")
 
@@ -179,7 +180,7 @@ class TestPipelinesThatCameOrWent:
         said = []
         skip_what_is_damaged(home, [], said.append)
         assert len(said) == 1
-        assert check("words", "orders") == []
+        assert len(check("words", "orders")) == 1
 
 
 def test_a_directory_without_a_sequence_has_nothing_under_way(home):

@@ -1,7 +1,6 @@
 """The application under test: started again and again on one directory, and the parts of it that can be struck."""
 
 import contextlib
-import json
 import signal
 import threading
 import time
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import psutil
 from tests.system.cluster import Cluster
-from tests.system.harness import PATIENCE, READY, Machida, busy_workers, family, ingress_of
+from tests.system.harness import PATIENCE, READY, Machida, busy_workers, family, ingress_of, messages_after_blocks
 
 from .oracle import Known
 from .receiver import ChaosReceiver
@@ -19,10 +18,7 @@ from .traffic import Address
 
 _APPS = Path(__file__).parent / "apps"
 _PIPELINE = "sequence"
-_SNAPSHOTS_OFTEN = {
-    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
-    "spark.sql.streaming.stateStore.maintenanceInterval": "1s",
-}
+_COMMITS_OFTEN = ("--time-between-checkpoints", "2s")
 
 
 class Application:
@@ -48,10 +44,9 @@ class Application:
     def start(self) -> None:
         """Start the application, with the same command each time; does not wait for it."""
         self.receiver.take_note()
-        conf = [part for item in _SNAPSHOTS_OFTEN.items() for part in ("--spark-conf", "=".join(item))]
         master = ["--master", self._cluster.url] if self._cluster else ["--worker-count", "2"]
         places = ["--in", "127.0.0.1:0", "--out", self.receiver.address, "--resilience-dir", self.home]
-        self.runs.append(Machida("--application-module", "sequence", *places, *conf, *master, folder=_APPS))
+        self.runs.append(Machida("--application-module", "sequence", *places, *_COMMITS_OFTEN, *master, folder=_APPS))
 
     def address(self) -> Address | None:
         """Return where the source listens, None while nobody knows."""
@@ -100,38 +95,30 @@ class Application:
                 return found[-1].name, found[-1].stat().st_size
         return "", 0
 
-    def snapshots(self) -> set[Path]:
-        """Return what there is of snapshots of the state, finished or not."""
-        with contextlib.suppress(FileNotFoundError):
-            written = self.home.glob("checkpoint/state/*/*/*.zip*")
-            prepared = self.home.glob("scratch/*/StateStoreId*/checkpoint-*.tmp")
-            return {*written, *prepared}
-        return set()
+    def saved_states(self) -> set[Path]:
+        """Return the files of states, of epochs that are committed or not."""
+        return set((self.home / "states").glob("*"))
 
     def last_recorded(self) -> int:
-        """Return the last batch that was recorded as sent."""
+        """Return the last block that was recorded as sent."""
         return self._ledger()[0]
 
     def _ledger(self) -> tuple[int, tuple[int, int]]:
-        """Return the last batch that was recorded, and the last note of how many bytes of a batch were sent."""
+        """Return the last block that was recorded, and the last note of how many bytes of a block were sent."""
         recorded, part = -1, (-1, 0)
         with contextlib.suppress(FileNotFoundError):
             for line in (self.home / "ledger").read_text().splitlines():
                 match line.split("\t"):
-                    case [batch, self.receiver.address]:
-                        recorded = int(batch)
-                    case [batch, self.receiver.address, size, _]:
-                        part = int(batch), int(size)
+                    case [block, self.receiver.address]:
+                        recorded = int(block)
+                    case [block, self.receiver.address, size, _]:
+                        part = int(block), int(size)
         return recorded, part
 
     def _look(self) -> Known:
-        """Return what the directory says of batches."""
-        ends = {}
-        for path in self.home.glob("checkpoint/offsets/[0-9]*"):
-            with contextlib.suppress(FileNotFoundError):
-                ends[int(path.name)] = json.loads(path.read_text().splitlines()[-1])["sources"][_PIPELINE]
+        """Return what the directory says of blocks."""
         recorded, part = self._ledger()
-        return Known(recorded, ends, part)
+        return Known(recorded, messages_after_blocks(self.home, _PIPELINE), part)
 
     def clean_up(self) -> None:
         """End everything."""

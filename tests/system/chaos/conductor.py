@@ -41,7 +41,7 @@ class Result:
         return (
             f"seed {self.schedule.seed}: {self.schedule}{missed} | "
             f"{verdict.messages:,} messages, {self.starts} starts, {verdict.repeats:,} repeats in "
-            f"{verdict.repeated_batches} batches, {self.seconds:.0f} s | {verdict}"
+            f"{verdict.repeated_blocks} blocks, {self.seconds:.0f} s | {verdict}"
         )
 
 
@@ -203,9 +203,9 @@ class Conductor:
                 self._traffic.flood(on=True)
                 full = (segment, SEGMENT_BYTES)
                 run.wait_until(lambda: application.newest_segment() >= full, "the end of a segment")
-            case Moment.SNAPSHOT:
-                there = application.snapshots()
-                run.wait_until(lambda: application.snapshots() - there, "a snapshot")
+            case Moment.SAVING:
+                there = application.saved_states()
+                run.wait_until(lambda: application.saved_states() - there, "states that are saved")
             case Moment.RECORD:
                 targets = application.targets(strike.fault)
                 before = application.last_recorded()
@@ -213,7 +213,7 @@ class Conductor:
                 return targets
             case Moment.DELIVERY:
                 application.receiver.hold()
-                run.wait_until(lambda: application.receiver.is_behind, "a batch that waits for the receiver")
+                run.wait_until(lambda: application.receiver.is_behind, "a block that waits for the receiver")
         return []
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:

@@ -1,7 +1,7 @@
 """Says whether what came out is what had to come out: plain Python that knows the guarantees and nothing of the engine.
 
 It is given what the senders wrote down and what each of the receiver's connections was sent. A connection begins with a
-batch: with the next one, or, where the connection before it broke, once more with the batch that had not been recorded,
+block: with the next one, or, where the connection before it broke, once more with the block that had not been recorded,
 from its beginning or from where it was noted to have got. So the connections can be laid over each other to one stream
 without repeats, in which every line has its place.
 """
@@ -16,23 +16,23 @@ class Known:
     """What the application's directory said before a connection of the receiver's was made."""
 
     recorded: int = -1
-    """The last batch that was recorded as sent."""
+    """The last block that was recorded as sent."""
     ends: Mapping[int, int] = field(default_factory=dict)
-    """For the latest batches, how many messages had been taken after each of them."""
+    """For the latest blocks, how many messages had been taken after each of them."""
     part: tuple[int, int] = (-1, 0)
-    """The batch of which only a part was noted as sent, and how many bytes that was."""
+    """The block of which only a part was noted as sent, and how many bytes that was."""
 
     def next_begin(self) -> int:
-        """Return after how many messages the next batch begins, which has not been planned yet."""
+        """Return after how many messages the next block begins, which has not been planned yet."""
         return self.ends[max(self.ends)] if self.ends else 0
 
     def unrecorded(self) -> dict[int, tuple[int, int]]:
-        """Return the batches that were planned and not recorded: after how many messages each begins and ends."""
-        begins = {batch: self.ends.get(batch - 1, 0 if batch == 0 else None) for batch in self.ends}
+        """Return the blocks that were planned and not recorded: after how many messages each begins and ends."""
+        begins = {block: self.ends.get(block - 1, 0 if block == 0 else None) for block in self.ends}
         return {
-            batch: (begin, self.ends[batch])
-            for batch, begin in begins.items()
-            if batch > self.recorded and begin is not None
+            block: (begin, self.ends[block])
+            for block, begin in begins.items()
+            if block > self.recorded and begin is not None
         }
 
 
@@ -63,8 +63,8 @@ class Verdict:
     """How many messages came out, repeats not counted."""
     repeats: int
     """How many lines came again."""
-    repeated_batches: int
-    """In how many batches these were."""
+    repeated_blocks: int
+    """In how many blocks these were."""
 
     def __str__(self) -> str:
         if self.violations:
@@ -79,7 +79,7 @@ def judge(sent: Mapping[str, Sent], received: Sequence[Received]) -> Verdict:
     for number, connection in enumerate(received):
         stream.add(number, connection)
     violations = [*stream.violations, *_in_stream(stream.lines, sent)]
-    return Verdict(violations, len(stream.lines), stream.repeats, stream.repeated_batches)
+    return Verdict(violations, len(stream.lines), stream.repeats, stream.repeated_blocks)
 
 
 class _Stream:
@@ -89,7 +89,7 @@ class _Stream:
         self.lines: list[bytes] = []
         self.violations: list[str] = []
         self.repeats = 0
-        self.repeated_batches = 0
+        self.repeated_blocks = 0
         self._places: dict[bytes, int] = {}
         self._torn = b""
 
@@ -106,9 +106,9 @@ class _Stream:
             self.violations.append(f"{name} begins after {begin} of {len(self.lines)} messages: {connection.known}")
         if again:
             self.repeats += min(len(again), len(lines))
-            self.repeated_batches += 1
+            self.repeated_blocks += 1
         if any(before != now for before, now in zip(again, lines, strict=False)):
-            self.violations.append(f"{name} repeats a batch with other lines or in another order")
+            self.violations.append(f"{name} repeats a block with other lines or in another order")
         if len(lines) < len(again):
             return  # It broke inside the repeat.
         if len(lines) > len(again) and not lines[len(again)].startswith(self._torn):
@@ -119,18 +119,18 @@ class _Stream:
     def _append(self, name: str, lines: Iterable[bytes]) -> None:
         for line in lines:
             if line in self._places:
-                self.violations.append(f"{name} repeats a line where no batch begins: {line!r}")
+                self.violations.append(f"{name} repeats a line where no block begins: {line!r}")
             self._places[line] = len(self.lines)
             self.lines.append(line)
 
     def _allowed_begins(self, known: Known) -> Iterator[int]:
-        """Yield where a connection may begin: only the batch that was under way, and not recorded, may come again."""
+        """Yield where a connection may begin: only the block that was under way, and not recorded, may come again."""
         if known.next_begin() >= len(self.lines):
             yield known.next_begin()
-        for batch, (begin, end) in known.unrecorded().items():
+        for block, (begin, end) in known.unrecorded().items():
             if end >= len(self.lines):
                 yield begin
-                yield begin + self._lines_in(known.part[1] if known.part[0] == batch else 0, begin)
+                yield begin + self._lines_in(known.part[1] if known.part[0] == block else 0, begin)
 
     def _lines_in(self, size: int, begin: int) -> int:
         """Return how many lines from `begin` on make up `size` bytes."""

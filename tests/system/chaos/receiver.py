@@ -122,7 +122,7 @@ class ChaosReceiver:
         with self._lock:
             if self._server is not None:
                 return
-            # As long as nobody can connect, nobody can record a batch as sent: this holds until the next connection.
+            # As long as nobody can connect, nobody can record a block as sent: this holds until the next connection.
             self.take_note()
             self._server = socket.create_server(("127.0.0.1", self._port)) if self._port else _server()
             # Connections inherit it. Little is on its way, so that a receiver that does not read is soon felt.

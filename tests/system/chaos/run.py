@@ -49,7 +49,7 @@ def _sum_up(results: list[Result]) -> int:
         f"{sum(result.starts for result in results)} starts, "
         f"{sum(result.verdict.messages for result in results):,} messages, "
         f"{sum(result.verdict.repeats for result in results):,} repeats in "
-        f"{sum(result.verdict.repeated_batches for result in results)} batches: "
+        f"{sum(result.verdict.repeated_blocks for result in results)} blocks: "
         + (f"VIOLATED with the seeds {', '.join(map(str, bad))}" if bad else "all guarantees hold")
     )
     return 1 if bad else 0

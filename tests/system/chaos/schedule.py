@@ -34,9 +34,9 @@ class Moment(StrEnum):
     NEXT = "at once"
     RECOVERY = "during recovery"
     ROLLOVER = "at a segment's end"
-    SNAPSHOT = "at a snapshot"
-    DELIVERY = "while a batch is sent"
-    RECORD = "when a batch is recorded"
+    SAVING = "while states are saved"
+    DELIVERY = "while a block is sent"
+    RECORD = "when a block is recorded"
 
 
 ENDS_THE_RUN = frozenset({Fault.KILL_DRIVER, Fault.KILL_JVM, Fault.STOP})
@@ -46,7 +46,7 @@ _LASTING = frozenset(fault for fault in Fault if fault.name.startswith(("FREEZE"
 _DURING_RECOVERY = (Fault.KILL_DRIVER, Fault.KILL_JVM, Fault.KILL_INGRESS, Fault.CLOSE_RECEIVER, Fault.FREEZE_JVM)
 _AT_A_FILE = (Fault.KILL_DRIVER, Fault.KILL_JVM, Fault.KILL_INGRESS, Fault.FREEZE_INGRESS)
 _AT_A_RECORD = (Fault.KILL_DRIVER, Fault.KILL_JVM)
-_AT_A_SNAPSHOT = (Fault.KILL_DRIVER, Fault.KILL_JVM, Fault.KILL_WORKER)
+_WHILE_SAVING = (Fault.KILL_DRIVER, Fault.KILL_JVM, Fault.KILL_WORKER)
 _WHILE_SENDING = (Fault.KILL_DRIVER, Fault.KILL_JVM, Fault.CLOSE_RECEIVER, Fault.STOP, Fault.FREEZE_DRIVER)
 _LONGEST_SECONDS = {Fault.CLOSE_RECEIVER: 3.0, Fault.HOLD_RECEIVER: 6.0}
 _LONGEST_FREEZE_SECONDS = 3.0
@@ -99,7 +99,7 @@ def make_schedule(seed: int, strikes: int = 5) -> Schedule:
 
 
 def _strike(choose: random.Random, before: Fault | None, *, cluster: bool) -> Strike:
-    moments = [Moment.CALM, Moment.CALM, Moment.ROLLOVER, Moment.SNAPSHOT, Moment.DELIVERY, Moment.RECORD]
+    moments = [Moment.CALM, Moment.CALM, Moment.ROLLOVER, Moment.SAVING, Moment.DELIVERY, Moment.RECORD]
     if before is not None:
         moments.append(Moment.NEXT)
     if before in ENDS_THE_RUN:
@@ -117,8 +117,8 @@ def _faults_at(moment: Moment, *, cluster: bool) -> list[Fault]:
             faults = list(_DURING_RECOVERY)
         case Moment.ROLLOVER:
             faults = list(_AT_A_FILE)
-        case Moment.SNAPSHOT:
-            faults = list(_AT_A_SNAPSHOT)
+        case Moment.SAVING:
+            faults = list(_WHILE_SAVING)
         case Moment.DELIVERY:
             return list(_WHILE_SENDING)
         case Moment.RECORD:
@@ -137,7 +137,7 @@ def _longest_delay(moment: Moment) -> float:
             return 0.05
         case Moment.RECORD:
             return 0.002
-        case Moment.NEXT | Moment.SNAPSHOT:
+        case Moment.NEXT | Moment.SAVING:
             return 0.3
         case Moment.CALM:
             return 1.5

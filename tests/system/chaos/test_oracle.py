@@ -9,7 +9,7 @@ from .oracle import Known, Received, Sent, judge
 
 KEYS = ["a", "b", "c"]
 BATCHES = {0: 0, 1: 40, 2: 90, 3: 160}
-"""After how many messages each batch ends."""
+"""After how many messages each block ends."""
 
 
 def run_of(sent):
@@ -38,7 +38,7 @@ def lines(sent):
 
 
 def received(*connections, recorded=-1, part=(-1, 0)):
-    """Return connections, the second and later ones made when the batches were known and `recorded` was the last."""
+    """Return connections, the second and later ones made when the blocks were known and `recorded` was the last."""
     known = [Known(), *[Known(recorded, BATCHES, part)] * len(connections)]
     return [Received(b"".join(lines), known) for lines, known in zip(connections, known, strict=False)]
 
@@ -50,16 +50,16 @@ def violations(sent, *connections, **known):
 def test_a_run_in_order_holds(sent, lines):
     verdict = judge(sent, received(lines))
     assert not verdict.violations
-    assert (verdict.messages, verdict.repeats, verdict.repeated_batches) == (160, 0, 0)
+    assert (verdict.messages, verdict.repeats, verdict.repeated_blocks) == (160, 0, 0)
 
 
-def test_a_whole_batch_may_come_again_on_a_new_connection(sent, lines):
+def test_a_whole_block_may_come_again_on_a_new_connection(sent, lines):
     verdict = judge(sent, received(lines[:60], lines[40:], recorded=1))
     assert not verdict.violations
-    assert (verdict.messages, verdict.repeats, verdict.repeated_batches) == (160, 20, 1)
+    assert (verdict.messages, verdict.repeats, verdict.repeated_blocks) == (160, 20, 1)
 
 
-def test_a_line_cut_off_is_part_of_the_batch_that_comes_again(sent, lines):
+def test_a_line_cut_off_is_part_of_the_block_that_comes_again(sent, lines):
     torn = lines[60][:-4]
     assert not violations(sent, [*lines[:60], torn], lines[40:], recorded=1)
     assert not violations(sent, [*lines[:40], lines[40][:3]], lines[40:], recorded=1)
@@ -117,19 +117,19 @@ def test_a_message_that_nobody_sent_is_found(sent, lines):
     assert violations(sent, [*lines, b"d \xff x\n"])
 
 
-def test_a_repeat_of_a_batch_that_was_recorded_is_found(sent, lines):
+def test_a_repeat_of_a_block_that_was_recorded_is_found(sent, lines):
     assert violations(sent, lines[:60], lines[40:], recorded=2)
 
 
-def test_a_repeat_of_two_batches_is_found(sent, lines):
+def test_a_repeat_of_two_blocks_is_found(sent, lines):
     assert violations(sent, lines[:100], lines[40:], recorded=1)
 
 
-def test_a_repeat_of_a_part_of_a_batch_is_found(sent, lines):
+def test_a_repeat_of_a_part_of_a_block_is_found(sent, lines):
     assert violations(sent, lines[:60], lines[50:], recorded=1)
 
 
-def test_a_batch_may_go_on_where_it_was_noted_to_have_got(sent, lines):
+def test_a_block_may_go_on_where_it_was_noted_to_have_got(sent, lines):
     size = sum(map(len, lines[40:55]))
     verdict = judge(sent, received(lines[:60], lines[55:], recorded=1, part=(2, size)))
     assert not verdict.violations
@@ -138,12 +138,12 @@ def test_a_batch_may_go_on_where_it_was_noted_to_have_got(sent, lines):
     assert violations(sent, lines[:60], lines[55:], recorded=1, part=(3, size))
 
 
-def test_a_batch_that_was_noted_to_have_got_further_than_it_has_is_found(sent, lines):
+def test_a_block_that_was_noted_to_have_got_further_than_it_has_is_found(sent, lines):
     size = sum(map(len, lines[40:70]))
     assert violations(sent, lines[:60], lines[70:], recorded=1, part=(2, size))
 
 
-def test_a_connection_that_goes_on_inside_a_batch_is_found(sent, lines):
+def test_a_connection_that_goes_on_inside_a_block_is_found(sent, lines):
     assert violations(sent, lines[:60], lines[60:], recorded=1)
 
 

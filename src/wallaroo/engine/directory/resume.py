@@ -91,14 +91,16 @@ def _listed(names: list[str]) -> str:
 
 
 def check_sources(home: Home, commits: Commits, sources: Collection[str], say: Notice) -> None:
-    """Check that all that is still to be computed can be: tell of messages that wait for a pipeline that is gone.
+    """Check that all that is still to be computed can be; tell what the last run has left to do.
 
     Raises:
-        DirectoryError: Blocks that have to be computed have messages of such a pipeline.
+        DirectoryError: Blocks that have to be computed have messages of a pipeline that is gone.
         LogCorruptError: Some of these blocks cannot be read.
     """
     names = known_names(home.sequence, ())
+    under_way = False
     for block in blocks_from(home.sequence, commits.block):
+        under_way = under_way or bool(block.ranges)
         for each in block.ranges:
             if names[each.source] not in sources:
                 raise DirectoryError(
@@ -106,6 +108,8 @@ def check_sources(home: Home, commits: Commits, sources: Collection[str], say: N
                     "longer has.\nStart it once more with that pipeline, so that they are processed, or start fresh "
                     "with --reset, which keeps what is there in a folder of its own."
                 )
+    if under_way:
+        say("  finishing   what the last run had under way; its receivers have to be there")
     waiting = unprocessed(home, commits)
     for source in sorted(set(names) - set(sources)):
         if number := waiting.get(home.log_of(source)):
