@@ -71,9 +71,8 @@ class Run:
                 stopping.set()
                 running.finish(stop)
             running.raise_failure()
-        self._say(
-            f"Stopped: {parts.egress.messages_out:,} messages sent, {parts.egress.errors:,} dead letters in this run."
-        )
+        counts = parts.egress.counts
+        self._say(f"Stopped: {counts.messages_out:,} messages sent, {counts.errors:,} dead letters in this run.")
 
     def _folders_written(self) -> list[Path]:
         """Return the folders, besides the home, on whose disks Spark depends."""
@@ -95,7 +94,7 @@ class Running:
     def wait_for_first_block(self) -> None:
         """Wait until a block has gone all the way: then classes are loaded, workers started, and all is warm."""
         self._ingress.tick()
-        while not self._egress.blocks:
+        while not self._egress.counts.blocks:
             if not self.keeps_going():
                 raise cannot_go_on("its query has ended", self._home)
             time.sleep(_LOOK_SECONDS)
@@ -106,7 +105,7 @@ class Running:
             if isinstance(self._egress.failure, StoppedError):
                 return False
             raise self._egress.failure
-        self._comeback.progress(self._egress.blocks)
+        self._comeback.progress(self._egress.counts.blocks)
         if self._processing.is_active():
             if (held_up := self._egress.held_up) is not None:
                 self._comeback.hold_up(str(held_up))
@@ -117,9 +116,10 @@ class Running:
     def _comes_back(self, failure: Failure) -> bool:
         """Start the query again from the last commit, when it may; return false where the run is to stop instead."""
         learned = self._processing.learned
-        while self._comeback.wait(failure, self._egress.blocks, self._fatal_calls(), learned=learned):
+        while self._comeback.wait(failure, self._egress.counts.blocks, self._fatal_calls(), learned=learned):
             learned = False
             try:
+                self._egress.counts.restarts += 1
                 self._processing.start_again()
                 # A block without messages shows that all is well again, also where no message comes.
                 self._ingress.tick()

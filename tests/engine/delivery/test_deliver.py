@@ -107,7 +107,7 @@ def test_sinks_with_one_address_share_a_connection(start, servers):
         egress.deliver(0, [sent(0, b"p0 "), sent(0, b"p1 ", part=1), sent(1, b"other "), sent(2, b"q0 ", number=3)])
         egress.deliver(1, [sent(0, b"p2 "), sent(2, b"q1 ")])
     assert [accept_all(server) for server in servers] == [[b"p0 p1 q0 p2 q1 "], [b"other "]]
-    assert egress.messages_out == 8
+    assert egress.counts.messages_out == 8
 
 
 def test_a_block_that_was_sent_is_not_sent_again_by_the_next_run(start, servers):
@@ -127,7 +127,7 @@ def test_dead_letters_are_kept_once(start, tmp_path, notices):
     with start() as second:
         second.deliver(4, [sent(DEAD_LETTERS, dump_records([RECORD, RECORD, RECORD]))])
         second.deliver(5, [sent(DEAD_LETTERS, dump_records([RECORD]))])
-    assert (first.errors, second.errors) == (3, 1)
+    assert (first.counts.errors, second.counts.errors) == (3, 1)
     lines = (tmp_path / "dead-letters.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     assert [record | {"id": 0} for record in records] == [RECORD | {"id": 0}] * 4

@@ -134,3 +134,32 @@ def test_the_epoch_of_a_life_of_the_query_that_is_over_is_not_committed(egress):
     egress.itself._commit(Epoch("one", 5, {("s", 0): HEAD}, [LETTER]))
     assert (egress.commits.block, egress.commits.heads) == (0, {})
     assert not egress.home.dead_letters.exists()
+
+
+def test_everything_is_counted_once_whatever_is_computed_again(egress, task, server):
+    counts = egress.itself.counts
+    for attempt in ("one", "two"):
+        egress.begin(attempt)
+        line = task(attempt)
+        letters = Chunk(DEAD_LETTERS, 0, 1, dump_records([LETTER]))
+        line.output(0, share(0, output(b"three"), letters))
+        egress.told.clear()
+        wait_until(lambda: ("delivered", 1) in egress.told)
+    saving = threading.Thread(target=line.saved, args=[1, {}])
+    saving.start()
+    saving.join(20)
+    wait_until(lambda: counts.commits == 1)
+    [sink] = counts.sent_messages
+    found = counts.snapshot()
+    assert found.pop("delay_seconds") >= 0
+    assert found.pop("longest_delay_seconds") >= 0
+    assert found == {
+        "blocks": 1,
+        "commits": 1,
+        "restarts": 0,
+        "messages_in": {"p": 1},
+        "sent_messages": {sink: 1},
+        "sent_bytes": {sink: 5},
+        "dead_letters": {"p: s": 1},
+        "state_bytes": 0,
+    }

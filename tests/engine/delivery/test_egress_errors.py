@@ -88,11 +88,11 @@ def test_by_policy_nothing_of_a_block_is_sent_or_kept(start, server, kept, polic
         egress.deliver(1, [block(1, (0, 0, 20)), sent(0, b"one ")])
         with pytest.raises(ErrorPolicyError, match=r"step 's' failed for the message m, from message .. of 'p'"):
             egress.deliver(2, chunks)
-    assert (egress.errors, kept()) == (0, [])
+    assert (egress.counts.errors, kept()) == (0, [])
     assert received(server) == b"one "
     with start() as mended:
         mended.deliver(2, chunks)
-    assert (mended.errors, len(kept())) == (80, 80)
+    assert (mended.counts.errors, len(kept())) == (80, 80)
     assert received(server) == b"two "
 
 
@@ -111,7 +111,7 @@ def test_a_share_counts_the_messages_of_blocks_without_errors(start):
     with start("1%") as egress:
         egress.deliver(1, [block(1, (0, 0, 1000))])
         egress.deliver(2, [block(2, (0, 1000, 1100)), letters])
-        assert egress.errors == 10
+        assert egress.counts.errors == 10
 
 
 def test_a_share_of_the_block_alone_would_be_too_much(start):

@@ -12,6 +12,7 @@ from wallaroo.connectors.base import Notice, SinkConnection
 from wallaroo.connectors.batch import Batch
 from wallaroo.connectors.tcp import TcpSink
 from wallaroo.connectors.tcp_once import ConfirmedTcpSink
+from wallaroo.engine.counts import Counts
 from wallaroo.engine.delivery.dead_letters import DeadLetters
 from wallaroo.engine.delivery.error_policy import ErrorPolicy
 from wallaroo.engine.delivery.hand_ins import Epoch, Expected, HandIns
@@ -23,7 +24,7 @@ from wallaroo.engine.directory.home import Home
 from wallaroo.engine.plan import Plan, SinkRoute
 from wallaroo.engine.transport.letters import Letter, load_records
 from wallaroo.engine.transport.shares import BLOCK, DEAD_LETTERS, PRINTED, Chunk, unpack_share
-from wallaroo.ingress.sequence import Range, unpack_block
+from wallaroo.ingress.sequence import Range, SequencedBlock, unpack_block
 from wallaroo.topology.model import REPLAYS
 
 _LOOK_SECONDS = 0.2
@@ -73,9 +74,7 @@ class Egress:
         self._at_hand: list[bytes] | Epoch | None = None
         self._halt = threading.Event()
         self._thread = threading.Thread(target=self._run, name="wallaroo-egress", daemon=True)
-        self.blocks = 0
-        """How many blocks have been delivered in this run, each counted once."""
-        self.messages_out = 0
+        self.counts = Counts()
         self.held_up: OSError | None = None
         """Why the block at hand cannot be recorded, as long as it cannot."""
         self.failure: BaseException | None = None
@@ -87,11 +86,6 @@ class Egress:
         sink = kind(*route.sink.address, stopping=stopping, notice=self._notice)
         # Sinks with the same address share a connection: a receiver such as `nc -l` takes only one.
         return self._connections.setdefault(sink.name, sink)
-
-    @property
-    def errors(self) -> int:
-        """Return how many messages became dead letters in this run."""
-        return self._dead_letters.count
 
     def sum_up(self) -> None:
         """Tell, when it is time, how often errors have come back."""
@@ -158,10 +152,6 @@ class Egress:
             chunks = [chunk for share in taken for chunk in unpack_share(share)]
             self.deliver(self._next, sorted(chunks, key=lambda chunk: (chunk.route, chunk.part)))
             self._next += 1
-            if self._next > self._furthest:
-                # What is computed again after a failure is no progress.
-                self._furthest = self._next
-                self.blocks += 1
             self._progress.delivered(self._next)
         self._at_hand = None
         self.held_up = None
@@ -172,9 +162,11 @@ class Egress:
                 return  # The next life of the query has begun from the commit before.
             if epoch.letters:
                 self._dead_letters.add(epoch.letters)
+                self.counts.failed(epoch.letters)
                 epoch.letters.clear()  # They are kept once, also where the commit has to be tried again.
             self._commits.commit(epoch.block, epoch.heads, self._ends)
             self._ends.clear()
+        self.counts.committed(self._commits.state_bytes())
         self._progress.committed(self._commits.block, self._commits.ends)
         self._hand_ins.release(epoch.block)
 
@@ -183,11 +175,11 @@ class Egress:
         self._ledger.make_room()
         outputs: defaultdict[str, list[Chunk]] = defaultdict(list)
         letters: list[Letter] = []
-        ranges: tuple[Range, ...] = ()
+        block = SequencedBlock(number, 0, 0)
         for chunk in chunks:
             if chunk.route == BLOCK:
-                ranges = unpack_block(chunk.body).ranges
-                self._ends.update({self._sources[each.source]: each.end for each in ranges})
+                block = unpack_block(chunk.body)
+                self._ends.update({self._sources[each.source]: each.end for each in block.ranges})
             elif chunk.route >= 0:
                 outputs[self._routes[chunk.route]].append(chunk)
             elif chunk.route == PRINTED and number >= self._printed:
@@ -196,12 +188,17 @@ class Egress:
                 letters += load_records(chunk.body)
         self._printed = max(self._printed, number + 1)
         if not self._ledger.has(_DEAD_LETTERS_IN_LEDGER, number):
-            self._keep(letters, ranges, number)
+            self._keep(letters, block.ranges, number)
         for name, of_sink in outputs.items():
             if not self._ledger.has(name, number):
-                self._connections[name].deliver(self._batch(name, number, of_sink))
+                batch = self._batch(name, number, of_sink)
+                self._connections[name].deliver(batch)
                 self._ledger.record(name, number)
-                self.messages_out += sum(chunk.number for chunk in of_sink)
+                self.counts.sent(name, sum(chunk.number for chunk in of_sink), batch.size)
+        if number >= self._furthest:
+            # What is computed again after a failure is no progress.
+            self._furthest = number + 1
+            self.counts.delivered(block, self._sources)
 
     def _keep(self, letters: list[Letter], ranges: Sequence[Range], number: int) -> None:
         """Keep the dead letters of a block, unless there are so many that the application is not to go on."""
@@ -209,6 +206,7 @@ class Egress:
         self._policy.judge(letters, sum(each.end - each.first for each in ranges), number)
         if letters:
             self._dead_letters.add(letters)
+            self.counts.failed(letters)
             self._ledger.record(_DEAD_LETTERS_IN_LEDGER, number)
 
     def _with_range(self, letter: Letter, ranges: Sequence[Range]) -> Letter:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,16 @@ class Commits:
         gone = self._before - named - self._named()
         self._before = named
         self._remove(gone.__contains__)
+
+    def state_bytes(self) -> int:
+        """Return how much of the disk the states take."""
+        if self._states is None:
+            return 0
+        total = 0
+        for name in self._named():
+            with suppress(FileNotFoundError):
+                total += (self._states / name).stat().st_size
+        return total
 
     def _named(self) -> set[str]:
         return {place.file for head in self.heads.values() for place in head.places.values()}
