@@ -10,6 +10,8 @@ from .harness import dead_letters, message_of, refuses, send, send_at_the_same_t
 
 ANIMALS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu"]
 GARBAGE = "garbage"
+MOST_REPEATED = 1 << 20
+"""Bytes: a block has half a MiB of messages, and its outputs are a little longer here."""
 
 
 class Steps:
@@ -76,7 +78,7 @@ class Sequences:
         return self._machida("--application-module", "sequences", *arguments, *more, **options)
 
     def hold(self, run, name):
-        """Send a message that keeps its batch from ending until a file is there; return the message and the file."""
+        """Send a message that keeps its block from ending until a file is there; return the message and the file."""
         gate = self._folder / name
         message = self.messages.message("wait", str(gate))
         send(run.address("steps"), [message])
@@ -97,7 +99,10 @@ def count_words_of_three_senders(app, run):
 
 
 def stop_with_much_left(app, run):
-    """Stop while a batch is at work and more has been accepted: the batch is finished. Return what was accepted."""
+    """Stop while a block is at work and more has been accepted: what is under way is finished, and the rest is kept.
+
+    Return what was accepted.
+    """
     first, gate = app.hold(run, "gate 1")
     streams = [app.messages.stream([f"{sender}{key}" for key in range(30)], 70_000) for sender in "xyz"]
     address = run.address("steps")
@@ -106,37 +111,39 @@ def stop_with_much_left(app, run):
     run.wait_until(lambda: refuses(address), "closing the door")
     gate.touch()
     run.stop()
-    assert app.steps.everything().decode() == outcome(first)
-    return [message for stream in streams for message in stream]
+    assert app.steps.everything().decode().startswith(outcome(first))
+    return [first, *(message for stream in streams for message in stream)]
 
 
 def kill_while_sending(app, run):
-    """Kill while a sink takes a batch: after the start that sink gets it again, as a whole, and nothing else.
+    """Kill while a sink takes a block: after the start that sink gets the rest of it again, and nothing else.
 
-    Another sink had taken the same batch before, and a message of it had become a dead letter: neither is repeated.
+    Another sink had taken the same block before, and a message of it had become a dead letter: neither is repeated.
     """
     last, gate = app.hold(run, "gate 2")
-    # What is accepted while another batch is at work makes the next one, if it is not too much.
-    batch = app.messages.stream([f"x{key}" for key in range(30)], 14_000, "-" * 1000)
-    send(run.address("steps"), [*batch[:100], GARBAGE, *batch[100:]])
+    more = app.messages.stream([f"x{key}" for key in range(30)], 14_000, "-" * 1000)
+    send(run.address("steps"), [*more[:100], GARBAGE, *more[100:]])
     whole = len(app.steps.connections[-1]) + size([last])
     app.steps.hold_at(app.steps.size + size([last]) + 1000)
     gate.touch()
-    run.wait_until(lambda: len(app.steps.connections[-1]) >= whole + 1000, "the beginning of the batch")
+    run.wait_until(lambda: len(app.steps.connections[-1]) >= whole + 1000, "the beginning of the rest")
     run.kill()
     app.steps.hold_at(None)
     restarted = app.start()
     run.nothing_left()
     torn, again = app.steps.connections[-2][whole:], app.steps.connections[-1]
-    restarted.wait_until(lambda: len(again) >= size(batch), "the batch once more")
-    assert received(again) == expected(batch)
-    assert 1000 <= len(torn) < size(batch)
-    assert again.startswith(torn)
+    # It goes on at a border, from where what had been sent comes again as it was.
+    first_line = bytes(again).partition(b"\n")[0]
+    border = bytes(torn).rfind(first_line) if first_line in torn else len(torn)
+    restarted.wait_until(lambda: border + len(again) >= size(more), "the rest")
+    assert again.startswith(torn[border:])
+    assert len(torn) - border <= MOST_REPEATED
+    assert received(torn[:border] + again) == expected(more)
     return restarted
 
 
 def kill_while_computing(app, run):
-    """Kill while a batch is at work and more has been accepted: nothing had been sent, so nothing is repeated."""
+    """Kill while a block is at work and more has been accepted: nothing had been sent, so nothing is repeated."""
     sent = bytes(app.steps.connections[-1])
     held, gate = app.hold(run, "gate 3")
     more = app.messages.stream(["x1", "y1", "z1"], 3000)
@@ -160,8 +167,8 @@ def test_stopped_and_killed_in_all_sorts_of_places(machida, receiver, tmp_path):
     accepted = stop_with_much_left(app, run)
 
     run = app.start()
-    run.wait_until(lambda: len(app.steps.connections[-1]) >= size(accepted), "what had been left")
-    assert received(app.steps.connections[-1]) == expected(accepted)
+    run.wait_until(lambda: app.steps.size >= size(accepted), "what had been left")
+    assert received(b"".join(map(bytes, app.steps.connections))) == expected(accepted)
     run = kill_while_sending(app, run)
     kill_while_computing(app, run)
     assert values_by_key(app.numbers.everything()) == app.messages.numbers()
