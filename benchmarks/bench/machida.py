@@ -17,9 +17,6 @@ import psutil
 from bench.errors import NotRunningError
 from bench.places import APPS, environment, machida_command
 
-ENGINE: tuple[str, ...] = ("--real-time",)
-"""What chooses the engine that is measured. Goes when there is only one."""
-
 _READY = "Application has successfully initialized."
 _COMMIT = "commit.json"
 _LOOK_SECONDS = 0.005
@@ -32,7 +29,7 @@ class Machida:
     def __init__(self, app: str, home: Path, out: str, arguments: tuple[str, ...] = (), *, sources: int = 1) -> None:
         self.home = home
         self._said = home.with_name(f"{home.name}.out")
-        command = [*machida_command(), *ENGINE, "--application-module", app, "--resilience-dir", home]
+        command = [*machida_command(), "--application-module", app, "--resilience-dir", home]
         command += ["--in", ",".join(["127.0.0.1:0"] * sources), "--out", out, *arguments]
         environment_ = environment()
         self.started_ns = time.monotonic_ns()

@@ -89,7 +89,7 @@ def test_on_a_cluster_whatever_dies_everything_comes_out_once_and_in_order(whole
     assert len(whole_cluster.executors()) == 2
 
     # What is started anew finds nothing in the directory but the states: machines may lack the rest of it.
-    (app.home / "plan.pickle").unlink()
+    (app.home / "plan.json").unlink()
     kill_while_messages_flow(app, run, sent, "executor", whole_cluster.executors()[0].kill)
     assert re.search(r"executor \d of the cluster has ended .* It goes on from the last commit", run.output), run.output
     send_and_wait(app, run, sent, "then")

@@ -1,7 +1,8 @@
 """The tasks of the query, as Spark runs them: long ones, each for the time of an epoch.
 
 Rows come and go one at a time. A row with the number -1 says nothing; it is there because Spark asks for the next row
-before it sends the last one on. A number below that says that the epoch ends, and before which block.
+before it passes the last one on to Python. On a cluster each row has one behind it; on one machine our own shuffle
+gives one out where no other row waits. A number below that says that the epoch ends, and before which block.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ def first_stage(settings: TaskSettings) -> Callable[[Batches], Batches]:
             worker = worker_for(settings.plan, settings.messages, settings.token)
             worker.prepare_sources()
             task = CarefulTask(worker, note_in(settings.notes), driver.welcome.care)
-            shuffle = _Shuffle(settings.partitions, partition)
+            shuffle = _Shuffle(settings.partitions, partition, flushes=bool(settings.messages))
+            yield from shuffle.begin()
             for number, record in _rows(batches, 1):
                 if number <= end_before(0):
                     if not settings.levels:
@@ -111,7 +113,8 @@ def later_stage(settings: TaskSettings, level: int) -> Callable[[Batches], Batch
             worker.prepare_level(level)
             stage = worker.open_stage(level, partition, settings.partitions, files)
             task = CarefulTask(worker, note_in(settings.notes), driver.welcome.care)
-            shuffle = _Shuffle(settings.partitions, partition)
+            shuffle = _Shuffle(settings.partitions, partition, flushes=bool(settings.messages))
+            yield from shuffle.begin()
             last = level + 1 == settings.levels
             order = _InOrder(driver.welcome.start, settings.readers if level == 0 else settings.partitions, level)
             for batch in batches:
@@ -167,12 +170,17 @@ class _InOrder:
 class _Shuffle:
     """Makes the rows for the partitions of the next stage."""
 
-    def __init__(self, partitions: int, sender: int) -> None:
+    def __init__(self, partitions: int, sender: int, *, flushes: bool) -> None:
         self._ids = pa.array(spread_ids(partitions, partitions), pa.int32())
         self._senders = pa.array([sender] * partitions, pa.int32())
         self._nothing = pa.array([b""] * partitions, pa.binary())
         self._partitions = partitions
         self._flush = self._batch(NOTHING, self._nothing)
+        self._behind = (self._flush,) if flushes else ()
+
+    def begin(self) -> Batches:
+        """Yield a row for each partition that says nothing, which the shuffle on one machine gives out again."""
+        yield self._flush
 
     def _batch(self, number: int, shares: pa.Array) -> pa.RecordBatch:
         numbers = pa.array([number] * self._partitions, pa.int64())
@@ -181,12 +189,12 @@ class _Shuffle:
     def rows(self, number: int, shares: list[list[Chunk]]) -> Batches:
         """Yield the shares of a block, one row for each partition, also where there is nothing in it."""
         yield self._batch(number, pa.array([pack_share(share) for share in shares], pa.binary()))
-        yield self._flush
+        yield from self._behind
 
     def to_all(self, number: int) -> Batches:
         """Yield a row without content for each partition."""
         yield self._batch(number, self._nothing)
-        yield self._flush
+        yield from self._behind
 
 
 def _rows(batches: Batches, column: int) -> Iterator[tuple[int, memoryview]]:

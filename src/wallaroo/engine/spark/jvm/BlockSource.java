@@ -161,6 +161,7 @@ public class BlockSource implements TableProvider {
   /** What the ingress sends: the block's number and the length of its content, then the content; -1 is the end. */
   static class BlockReader implements SupportsRealTimeRead {
     private static final byte[] NOTHING = new byte[0];
+    private static final int HEAD_BYTES = 12;
     private final SocketChannel channel;
     private final DataInputStream input;
     private long position;
@@ -208,10 +209,11 @@ public class BlockSource implements TableProvider {
         ended = length < 0;
         content = ended ? NOTHING : input.readNBytes(length);
         if (ended) { block = -2L - block; } else if (content.length < length) { throw new EOFException(); }
+        // Spark asks for the next row before it passes this one on: unless that is here already, it gets an empty one.
+        flush = ended || input.available() < HEAD_BYTES;
       } catch (IOException error) {
         throw new IngressLost("The process that accepts connections has closed the line: " + error, error);
       }
-      flush = true;
       return RecordStatus.newStatusWithoutArrivalTime(true);
     }
 

@@ -86,6 +86,8 @@ public class OneProcessShuffle extends StreamingShuffleManager {
       notify();
     }
 
+    synchronized boolean isEmpty() { return rows.isEmpty(); }
+
     /** Returns the next row, null at the end. */
     synchronized UnsafeRow take(TaskContext context) {
       while (rows.isEmpty() && writing > 0) {
@@ -141,10 +143,17 @@ public class OneProcessShuffle extends StreamingShuffleManager {
     public Iterator read() { return new Rows(lane, context); }
   }
 
+  /**
+   * The rows of one reader. Spark asks for the next row before it passes the last one on to Python. So while none comes,
+   * it gets an empty one once more: the first row of every writer is one, with the number -1.
+   */
   static class Rows extends AbstractIterator {
+    private static final int NUMBER = 1;
     private final Lane lane;
     private final TaskContext context;
     private UnsafeRow ahead;
+    private UnsafeRow empty;
+    private boolean passedOn = true;
 
     Rows(Lane lane, TaskContext context) {
       this.lane = lane;
@@ -152,7 +161,7 @@ public class OneProcessShuffle extends StreamingShuffleManager {
     }
 
     public boolean hasNext() {
-      if (ahead == null) { ahead = lane.take(context); }
+      if (ahead == null) { ahead = passedOn || !lane.isEmpty() ? lane.take(context) : empty; }
       return ahead != null;
     }
 
@@ -160,6 +169,8 @@ public class OneProcessShuffle extends StreamingShuffleManager {
       hasNext();
       UnsafeRow row = ahead;
       ahead = null;
+      passedOn = row.getLong(NUMBER) == -1L;
+      if (passedOn) { empty = row; }
       return new Tuple2(Integer.valueOf(0), row);
     }
   }
