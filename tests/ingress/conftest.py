@@ -7,6 +7,7 @@ import contextlib
 import queue
 import socket
 import struct
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -51,6 +52,21 @@ async def until(condition):
         await asyncio.sleep(0.001)
 
 
+def wait_for_end(client, name, end):
+    """Wait until the log of a source reaches as far as `end`; return how far it reaches."""
+    while (reached := client.status()[name]["end"]) < end:
+        time.sleep(0.005)
+    return reached
+
+
+def stays_at(client, name, end, seconds):
+    """Tell whether the log of a source reaches no further than `end` for some time."""
+    deadline = time.monotonic() + seconds
+    while (is_there := client.status()[name]["end"] == end) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return is_there
+
+
 class Ingress:
     """An ingress process with a source called "numbers" (and more if asked for), and a client for it."""
 
@@ -74,7 +90,7 @@ class Ingress:
             token=TOKEN,
             segment_bytes=segment_bytes,
             limits=Limits(**limits),
-            sequence=str(self.directory / "sequence") if on_cluster else "",
+            sequence=str(self.directory / "sequence"),
             workers_host="127.0.0.1" if on_cluster else "",
         )
         self.notices = queue.Queue()
@@ -101,10 +117,10 @@ class Ingress:
             connection.sendall(b"".join(map(frame, payloads)))
 
     def wait_for_end(self, end, name="numbers"):
-        reached = 0
-        while reached < end:
-            reached = self.client.wait({name: reached}, 1.0).ends[name]
-        return reached
+        return wait_for_end(self.client, name, end)
+
+    def commit(self, end, name="numbers"):
+        self.client.committed(0, {name: end})
 
     def log_bytes(self, name="numbers"):
         """Return what the files of a log take on the disk; some may go while they are looked at."""

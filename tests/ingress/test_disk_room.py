@@ -22,7 +22,7 @@ NAME = "numbers"
 @pytest.fixture
 def config(tmp_path):
     endpoint = SourceEndpoint(NAME, "127.0.0.1", 0, make_decoder(), str(tmp_path / "log"))
-    return IngressConfig([endpoint], str(tmp_path / "control"), "token")
+    return IngressConfig([endpoint], str(tmp_path / "control"), "token", str(tmp_path / "sequence"))
 
 
 def in_log(config):

@@ -121,7 +121,8 @@ def test_what_the_application_has_had_gets_no_new_messages_from_the_first_connec
     notices = []
 
     async def serve():
-        server = IngressServer(IngressConfig([endpoint], str(tmp_path / "control"), "token"), notices.append)
+        config = IngressConfig([endpoint], str(tmp_path / "control"), "token", str(tmp_path / "sequence"))
+        server = IngressServer(config, notices.append)
         try:
             address = (await server.start())["numbers"]
             _, connection = await asyncio.open_connection(*address)

@@ -270,12 +270,12 @@ def test_the_process_ends_when_its_parent_dies(tmp_path, stands_still):
         import sys, time
         from wallaroo.ingress.config import IngressConfig
         from wallaroo.ingress.process import IngressProcess
-        process = IngressProcess(IngressConfig([], sys.argv[1], "token"))
+        process = IngressProcess(IngressConfig([], sys.argv[1], "token", sys.argv[2]))
         process.start()
         print(process.pid, flush=True)
         time.sleep(1000)
     """)
-    command = [sys.executable, "-c", program, str(tmp_path / "c")]
+    command = [sys.executable, "-c", program, str(tmp_path / "c"), str(tmp_path / "s")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         child = psutil.Process(int(parent.stdout.readline()))
         assert child.is_running()

@@ -16,7 +16,7 @@ from wallaroo.ingress.replays import ReplayQueue
 from wallaroo.ingress.server import IngressServer
 from wallaroo.topology.model import REPLAYS
 
-from .conftest import TOKEN, until
+from .conftest import TOKEN, until, wait_for_end
 
 
 def letters(*ids):
@@ -31,7 +31,7 @@ class Replaying:
         self.file = directory / "replays.jsonl"
         self.queue = ReplayQueue(self.file, self.log)
         endpoint = SourceEndpoint(REPLAYS, "", 0, PickleDecoder, str(self.log), queue=str(self.file))
-        config = IngressConfig([endpoint], str(directory / "control"), TOKEN)
+        self.config = config = IngressConfig([endpoint], str(directory / "control"), TOKEN, str(directory / "sequence"))
         self.notices = []
         self.process = IngressProcess(config, self.notices.append)
         self.client = IngressClient(config.control_path, TOKEN)
@@ -46,8 +46,7 @@ class Replaying:
         self.process.stop()
 
     def wait_for(self, end):
-        while self.client.wait({REPLAYS: end - 1}, 10).ends[REPLAYS] < end:
-            pass
+        wait_for_end(self.client, REPLAYS, end)
 
     def taken(self):
         reader = LogReader(self.log)
@@ -162,8 +161,7 @@ def test_a_spoiled_line_is_told_and_the_letters_behind_it_keep_their_numbers(rep
     notices = []
 
     async def take():
-        endpoint = SourceEndpoint(REPLAYS, "", 0, PickleDecoder, str(replaying.log), queue=str(replaying.file))
-        server = IngressServer(IngressConfig([endpoint], str(replaying.log.parent / "control"), TOKEN), notices.append)
+        server = IngressServer(replaying.config, notices.append)
         try:
             await server.start()
             await until(lambda: server.ends() == {REPLAYS: 4})

@@ -28,7 +28,8 @@ class Watched:
 
     def __init__(self, directory):
         endpoint = SourceEndpoint("numbers", "127.0.0.1", 0, make_decoder(), str(directory / "log"))
-        config = IngressConfig([endpoint], str(directory / "c"), TOKEN, limits=Limits(max_unfinished=LIMIT))
+        limits = Limits(max_unfinished=LIMIT)
+        config = IngressConfig([endpoint], str(directory / "c"), TOKEN, str(directory / "s"), limits)
         self.told = []
         self.server = IngressServer(config, self.told.append)
         self.most = 0

@@ -47,9 +47,9 @@ class IngressConfig:
     sources: list[SourceEndpoint]
     control_path: str
     token: str = field(repr=False)
+    sequence: str
+    """The folder of the sequence."""
     limits: Limits = field(default_factory=Limits)
-    sequence: str = ""
-    """The folder of the sequence; without one, nothing is put into an order."""
     known_block: int = 0
     """No block gets a number below this: the application has seen those."""
     epoch_seconds: float = EPOCH_SECONDS

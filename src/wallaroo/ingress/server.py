@@ -44,20 +44,16 @@ class IngressServer:
         self._generators: list[asyncio.Task[None]] = []
         self._syncing: list[asyncio.Task[None]] = []
         self._notice = on_notice
-        self._waiters: set[asyncio.Future[None]] = set()
         self._drained: asyncio.Task[None] | None = None
         self._unfinished = Unfinished(config.limits.max_unfinished, on_notice)
         self._cannot_accept = Spell(on_notice)
-        self.nudged = False
-        self.sequencer: Sequencer | None = None
         self._numbers: dict[str, int] = {}
         with ExitStack() as opened:
             for endpoint in config.sources:
                 source = Source(endpoint, config, self._unfinished, self._appended, on_notice)
                 opened.callback(source.close)
                 self.sources[endpoint.name] = source
-            if config.sequence:
-                self.sequencer = self._make_sequencer()
+            self.sequencer = self._make_sequencer()
             opened.pop_all()
 
     def _make_sequencer(self) -> Sequencer:
@@ -87,9 +83,7 @@ class IngressServer:
         self._notice(f"The sequence of blocks cannot be written: {error.strerror}. It is tried again.")
 
     def _appended(self, source: str, first: int, end: int, size: int) -> None:
-        self._wake()
-        if self.sequencer is not None:
-            self.sequencer.appended(self._numbers[source], first, end, size)
+        self.sequencer.appended(self._numbers[source], first, end, size)
 
     async def start(self) -> dict[str, tuple[str, int]]:
         """Listen for every source, and return the addresses."""
@@ -97,8 +91,7 @@ class IngressServer:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._on_trouble)
         self._syncing = [loop.create_task(source.keep_on_disk()) for source in self.sources.values()]
-        if self.sequencer is not None:
-            self._syncing.append(loop.create_task(self.sequencer.keep_on_disk()))
+        self._syncing.append(loop.create_task(self.sequencer.keep_on_disk()))
         for endpoint in self._config.sources:
             if endpoint.generator is not None or endpoint.queue:
                 self._generators.append(loop.create_task(self._generator_of(endpoint).run()))
@@ -131,11 +124,6 @@ class IngressServer:
             return ReplaySource(queue, source, self._notice)
         return Generator(endpoint.generator, source, Path(endpoint.log_directory), self._notice)
 
-    @property
-    def draining(self) -> bool:
-        """Return whether the server has stopped to accept anything, or is about to."""
-        return self._drained is not None
-
     def ends(self) -> dict[str, int]:
         """Return for each source the index after its last message."""
         return {name: source.end for name, source in self.sources.items()}
@@ -143,26 +131,6 @@ class IngressServer:
     def status(self) -> dict[str, SourceStatus]:
         """Return how the sources are doing."""
         return {name: source.status() for name, source in self.sources.items()}
-
-    def nudge(self) -> None:
-        """Make the next wait, or one that is under way, return at once."""
-        self.nudged = True
-        self._wake()
-
-    async def wait(self, known: dict[str, int], timeout: float) -> None:  # noqa: ASYNC109 - part of the protocol.
-        """Wait until a log reaches further than `known`, or for a nudge, or for `timeout` seconds."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        while not self.nudged and all(end <= known.get(name, 0) for name, end in self.ends().items()):
-            waiter: asyncio.Future[None] = loop.create_future()
-            self._waiters.add(waiter)
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await waiter
-            except TimeoutError:
-                return
-            finally:
-                self._waiters.discard(waiter)
 
     async def drain(self) -> None:
         """Stop to listen, take what has arrived already, close the connections and sync the logs."""
@@ -180,13 +148,7 @@ class IngressServer:
         self._cannot_accept.close()
         for source in self.sources.values():
             source.close()
-        if self.sequencer is not None:
-            self.sequencer.close()
-
-    def _wake(self) -> None:
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self.sequencer.close()
 
     async def _drain(self) -> None:
         for _ in range(_LAST_TURNS):
@@ -211,8 +173,7 @@ class IngressServer:
     def _sync(self) -> None:
         for source in self.sources.values():
             source.sync()
-        if self.sequencer is not None:
-            self.sequencer.sync()
+        self.sequencer.sync()
 
     def _connections_waiting(self) -> bool:
         poll = select.poll()
