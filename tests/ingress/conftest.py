@@ -15,7 +15,7 @@ import pytest
 
 import wallaroo
 from wallaroo.ingress.client import IngressClient
-from wallaroo.ingress.config import IngressConfig, SourceEndpoint
+from wallaroo.ingress.config import IngressConfig, endpoint_of
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import SEGMENT_BYTES, LogReader
 from wallaroo.ingress.process import IngressProcess
@@ -44,6 +44,12 @@ def is_closed(connection):
         return connection.recv(1) == b""
     except ConnectionResetError:
         return True
+
+
+def listening(directory, name="numbers", **options):
+    """Return an endpoint on any port, for a server in this process; its log is in the folder `log`."""
+    source = wallaroo.TCPSourceConfig("127.0.0.1", 0, make_decoder())
+    return endpoint_of(name, source, str(directory / "log"), **options)
 
 
 async def until(condition):
@@ -84,7 +90,7 @@ class Ingress:
         self.directory = Path(directory)
         source = wallaroo.TCPSourceConfig("127.0.0.1", port, decoder or make_decoder())
         self.config = IngressConfig(
-            sources=[SourceEndpoint(name, "127.0.0.1", port, None, str(self.log(name))) for name in names],
+            sources=[endpoint_of(name, source, str(self.log(name))) for name in names],
             program=instructions_for(dict.fromkeys(names, source), directory),
             control_path=str(self.directory / "control"),
             token=TOKEN,

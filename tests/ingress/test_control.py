@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from wallaroo.connectors.tcp.connection import READ_BYTES
 from wallaroo.ingress.client import IngressClient
-from wallaroo.ingress.connection import READ_BYTES
 from wallaroo.ingress.log import LogReader
 from wallaroo.ingress.log_format import RECORD_SIZE, segment_starts
 

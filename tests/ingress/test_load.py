@@ -18,9 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from wallaroo.ingress.config import SourceEndpoint
-from wallaroo.ingress.connection import READ_BYTES
-from wallaroo.ingress.listen import open_sockets
+from wallaroo.connectors.tcp.connection import READ_BYTES
 from wallaroo.ingress.telling import TOLD_IN_FULL
 
 from .conftest import is_closed, stays_at
@@ -267,17 +265,6 @@ def test_fewer_connections_where_fewer_files_may_be_open(tmp_path):
         "A source accepts 364 connections at once instead of 10,000: this process may have 700 files open. Raise that "
         "limit (ulimit -n) for more.\n"
     )
-
-
-def test_connections_ask_whether_a_silent_sender_is_still_there():
-    """A sender whose machine vanished cannot be had on one machine; that the system asks for it can."""
-    (listening,) = open_sockets(SourceEndpoint("numbers", "127.0.0.1", 0, None, ""))
-    with listening:
-        listening.listen()
-        with socket.create_connection(listening.getsockname()), listening.accept()[0] as accepted:
-            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-            options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
-            assert [accepted.getsockopt(socket.IPPROTO_TCP, option) for option in options] == [60, 10, 6]
 
 
 def test_a_log_that_is_over_its_limit_at_the_start_is_told_and_holds_senders_back(make_ingress):

@@ -18,8 +18,6 @@ import pytest
 
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.client import IngressClient
-from wallaroo.ingress.config import SourceEndpoint
-from wallaroo.ingress.listen import open_sockets
 
 from .conftest import is_closed
 
@@ -154,29 +152,6 @@ def test_a_decoder_that_cannot_frame_is_told_at_the_start(make_ingress):
 
     with pytest.raises(WallarooError, match=r"Pipeline 'numbers' cannot frame .* returned 'four'"):
         make_ingress(decoder=Decoder())
-
-
-@pytest.mark.parametrize(
-    ("host", "port", "words"),
-    [
-        ("192.0.2.1", 0, "this machine does not have that address. Use one that it has: 127.0.0.1"),
-        ("no.such.host.invalid", 0, "the name 'no.such.host.invalid' is not known"),
-        ("127.0.0.1", 70000, "a port is a number from 0 to 65535"),
-    ],
-)
-def test_an_address_that_cannot_be_used_is_told(host, port, words):
-    with pytest.raises(WallarooError) as caught:
-        open_sockets(SourceEndpoint("numbers", host, port, None, ""))
-    assert f"Pipeline 'numbers' cannot listen on {host}:{port}: " in str(caught.value)
-    assert words in str(caught.value)
-
-
-def test_all_addresses_of_a_name_get_the_same_port():
-    sockets = open_sockets(SourceEndpoint("numbers", "localhost", 0, None, ""))
-    assert len({sock.getsockname()[1] for sock in sockets}) == 1
-    assert sockets[0].getsockname()[0] == "127.0.0.1"
-    for sock in sockets:
-        sock.close()
 
 
 def test_a_port_in_use_is_told_in_plain_words(make_ingress):

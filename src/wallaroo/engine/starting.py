@@ -7,11 +7,10 @@ import secrets
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from wallaroo.api.configs import TCPSourceConfig
-from wallaroo.api.generators import GenSourceConfig, PickleDecoder
 from wallaroo.connectors.base import Notice
+from wallaroo.connectors.replay.kind import ReplaySourceConfig
 from wallaroo.engine.delivery.deaths import Deaths
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.hand_ins import HandIns
@@ -28,13 +27,13 @@ from wallaroo.engine.spark.message_room import fitting_limits
 from wallaroo.engine.spark.reach import reach
 from wallaroo.engine.transport.shipping import own_serializers
 from wallaroo.ingress.client import IngressClient
-from wallaroo.ingress.config import EPOCH_SECONDS, IngressConfig, SourceEndpoint
+from wallaroo.ingress.config import EPOCH_SECONDS, IngressConfig, SourceEndpoint, endpoint_of
 from wallaroo.ingress.process import IngressProcess
 from wallaroo.ingress.sequence import known_names
 from wallaroo.peers import joined
 from wallaroo.program import Program
 from wallaroo.sizes import readable_size
-from wallaroo.topology.model import REPLAYS, Application, Pipeline
+from wallaroo.topology.model import REPLAYS, Application
 from wallaroo.trust import stranger
 
 BUCKETS = 128
@@ -143,14 +142,13 @@ class Starting:
     def _open_ingress(self, folder: Path, commits: Commits, options: RunOptions) -> _Ingress:
         with contextlib.closing(Ledger(self.home.ledger)) as ledger:
             known = max(commits.block, ledger.next)
-        endpoints = [*map(self._endpoint, self.application.pipelines), self._replays()]
         config = IngressConfig(
-            [replace(endpoint, known=commits.ends.get(endpoint.name, 0)) for endpoint in endpoints],
+            self._endpoints(commits),
             f"{folder}/ingress",
             self._token,
+            str(self.home.sequence),
             limits=options.limits,
             program=self.program.instructions(self.application),
-            sequence=str(self.home.sequence),
             known_block=known,
             epoch_seconds=max(options.epoch_seconds or EPOCH_SECONDS, _SHORTEST_EPOCH),
             workers_host=self._reach.bind if self._reach else "",
@@ -166,17 +164,12 @@ class Starting:
         workers = joined(self._reach.told, process.workers_port) if self._reach else ""
         return _Ingress(IngressClient(config.control_path, self._token), config.control_path, workers)
 
-    def _endpoint(self, pipeline: Pipeline) -> SourceEndpoint:
-        source = pipeline.source
-        log = self._logs[pipeline.name]
-        if isinstance(source, GenSourceConfig):
-            return SourceEndpoint(pipeline.name, "", 0, source.decoder, log, source.generator)
-        assert isinstance(source, TCPSourceConfig)
-        return SourceEndpoint(pipeline.name, *source.address, source.decoder, log)
-
-    def _replays(self) -> SourceEndpoint:
-        """Return the source of dead letters that are replayed; nobody connects to it."""
-        return SourceEndpoint(REPLAYS, "", 0, PickleDecoder, self._logs[REPLAYS], queue=str(self.home.replays))
+    def _endpoints(self, commits: Commits) -> list[SourceEndpoint]:
+        configs: dict[str, Any] = {pipeline.name: pipeline.source for pipeline in self.application.pipelines}
+        configs[REPLAYS] = ReplaySourceConfig(str(self.home.replays))
+        return [
+            endpoint_of(name, config, self._logs[name], commits.ends.get(name, 0)) for name, config in configs.items()
+        ]
 
     def _plan(self, layout: Layout) -> Plan:
         return Plan(

@@ -5,12 +5,12 @@ import time
 
 import wallaroo
 from wallaroo.ingress.client import IngressClient
-from wallaroo.ingress.config import IngressConfig, SourceEndpoint
+from wallaroo.ingress.config import IngressConfig, endpoint_of
 from wallaroo.ingress.log import LogReader
 from wallaroo.ingress.process import IngressProcess
 
-from ..programs import instructions_for  # noqa: TID252 - tests are not installed
-from .conftest import TOKEN, stays_at, wait_for_end
+from ...ingress.conftest import TOKEN, stays_at, wait_for_end  # noqa: TID252
+from ...programs import instructions_for  # noqa: TID252 - tests are not installed
 
 
 def make_generator(most):
@@ -30,8 +30,9 @@ class Generating:
 
     def __init__(self, directory, generator):
         self.log = directory / "numbers"
-        endpoint = SourceEndpoint("numbers", "", 0, None, str(self.log))
-        program = instructions_for({"numbers": wallaroo.GenSourceConfig(generator)}, directory)
+        source = wallaroo.GenSourceConfig(generator)
+        endpoint = endpoint_of("numbers", source, str(self.log))
+        program = instructions_for({"numbers": source}, directory)
         config = IngressConfig(
             [endpoint], str(directory / "control"), TOKEN, str(directory / "sequence"), program=program
         )

@@ -7,16 +7,16 @@ import threading
 
 import pytest
 
-from wallaroo.api.generators import PickleDecoder
+from wallaroo.connectors.replay.kind import ReplaySourceConfig
+from wallaroo.connectors.replay.queue import ReplayQueue
 from wallaroo.ingress.client import IngressClient
-from wallaroo.ingress.config import IngressConfig, SourceEndpoint
+from wallaroo.ingress.config import IngressConfig, endpoint_of
 from wallaroo.ingress.log import LogReader, LogWriter
 from wallaroo.ingress.process import IngressProcess
-from wallaroo.ingress.replays import ReplayQueue
 from wallaroo.ingress.server import IngressServer
 from wallaroo.topology.model import REPLAYS
 
-from .conftest import TOKEN, until, wait_for_end
+from ...ingress.conftest import TOKEN, until, wait_for_end  # noqa: TID252 - tests are not installed
 
 
 def letters(*ids):
@@ -30,7 +30,7 @@ class Replaying:
         self.log = directory / "log"
         self.file = directory / "replays.jsonl"
         self.queue = ReplayQueue(self.file, self.log)
-        endpoint = SourceEndpoint(REPLAYS, "", 0, PickleDecoder, str(self.log), queue=str(self.file))
+        endpoint = endpoint_of(REPLAYS, ReplaySourceConfig(str(self.file)), str(self.log))
         self.config = config = IngressConfig([endpoint], str(directory / "control"), TOKEN, str(directory / "sequence"))
         self.notices = []
         self.process = IngressProcess(config, self.notices.append)
