@@ -9,13 +9,13 @@ import pytest
 from click.testing import CliRunner
 
 from wallaroo.cli.wallaroo import main
+from wallaroo.connectors.replay.queue import ReplayQueue
 from wallaroo.engine.delivery.dead_letters import DeadLetters
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.transport.letters import Place, make_letter
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.imports import way_to_modules
 from wallaroo.ingress.log import LogWriter
-from wallaroo.ingress.replays import ReplayQueue
 from wallaroo.topology.model import REPLAYS
 
 COUNT = Place("words", "count", "step 2")

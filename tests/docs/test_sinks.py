@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from wallaroo.connectors.batch import Batch
-from wallaroo.connectors.batch_frames import ANSWER, HEADER
-from wallaroo.connectors.tcp_once import ConfirmedTcpSink
+from wallaroo.connectors.tcp.batch_frames import ANSWER, HEADER
+from wallaroo.connectors.tcp.confirmed import ConfirmedTcpSink
 
 from ..examples.readme import blocks  # noqa: TID252 - tests are not installed
 

@@ -7,6 +7,7 @@ import contextlib
 import queue
 import socket
 import struct
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,7 +15,7 @@ import pytest
 
 import wallaroo
 from wallaroo.ingress.client import IngressClient
-from wallaroo.ingress.config import IngressConfig, SourceEndpoint
+from wallaroo.ingress.config import IngressConfig, endpoint_of
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import SEGMENT_BYTES, LogReader
 from wallaroo.ingress.process import IngressProcess
@@ -45,10 +46,31 @@ def is_closed(connection):
         return True
 
 
+def listening(directory, name="numbers", **options):
+    """Return an endpoint on any port, for a server in this process; its log is in the folder `log`."""
+    source = wallaroo.TCPSourceConfig("127.0.0.1", 0, make_decoder())
+    return endpoint_of(name, source, str(directory / "log"), **options)
+
+
 async def until(condition):
     """Wait until `condition()` is true, which what else runs in the event loop makes it."""
     while not condition():  # noqa: ASYNC110 - nobody tells.
         await asyncio.sleep(0.001)
+
+
+def wait_for_end(client, name, end):
+    """Wait until the log of a source reaches as far as `end`; return how far it reaches."""
+    while (reached := client.status()[name]["end"]) < end:
+        time.sleep(0.005)
+    return reached
+
+
+def stays_at(client, name, end, seconds):
+    """Tell whether the log of a source reaches no further than `end` for some time."""
+    deadline = time.monotonic() + seconds
+    while (is_there := client.status()[name]["end"] == end) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return is_there
 
 
 class Ingress:
@@ -68,13 +90,13 @@ class Ingress:
         self.directory = Path(directory)
         source = wallaroo.TCPSourceConfig("127.0.0.1", port, decoder or make_decoder())
         self.config = IngressConfig(
-            sources=[SourceEndpoint(name, "127.0.0.1", port, None, str(self.log(name))) for name in names],
+            sources=[endpoint_of(name, source, str(self.log(name))) for name in names],
             program=instructions_for(dict.fromkeys(names, source), directory),
             control_path=str(self.directory / "control"),
             token=TOKEN,
             segment_bytes=segment_bytes,
             limits=Limits(**limits),
-            sequence=str(self.directory / "sequence") if on_cluster else "",
+            sequence=str(self.directory / "sequence"),
             workers_host="127.0.0.1" if on_cluster else "",
         )
         self.notices = queue.Queue()
@@ -101,10 +123,10 @@ class Ingress:
             connection.sendall(b"".join(map(frame, payloads)))
 
     def wait_for_end(self, end, name="numbers"):
-        reached = 0
-        while reached < end:
-            reached = self.client.wait({name: reached}, 1.0).ends[name]
-        return reached
+        return wait_for_end(self.client, name, end)
+
+    def commit(self, end, name="numbers"):
+        self.client.committed(0, {name: end})
 
     def log_bytes(self, name="numbers"):
         """Return what the files of a log take on the disk; some may go while they are looked at."""

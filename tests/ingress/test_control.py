@@ -1,8 +1,7 @@
-"""The control channel: waiting, committing, holding senders back, draining."""
+"""The control channel: committing, holding senders back, draining."""
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import pickle
@@ -15,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from wallaroo.connectors.tcp.connection import READ_BYTES
 from wallaroo.ingress.client import IngressClient
-from wallaroo.ingress.connection import READ_BYTES
 from wallaroo.ingress.log import LogReader
 from wallaroo.ingress.log_format import RECORD_SIZE, segment_starts
+
+from .conftest import stays_at
 
 
 def frame(payload):
@@ -38,28 +39,6 @@ def in_background(function, *args):
     return result
 
 
-def test_wait_returns_when_there_is_more_or_at_the_timeout(make_ingress):
-    ingress = make_ingress()
-    client = ingress.client
-    assert client.wait({"numbers": 0}, 0.01) == ({"numbers": 0}, False, False)
-    waiting = in_background(client.wait, {"numbers": 0}, 60.0)
-    ingress.send([b"x"])
-    assert waiting() == ({"numbers": 1}, False, False)
-    assert client.wait({"numbers": 0}, 60.0).ends == {"numbers": 1}
-    assert client.wait({}, 60.0).ends == {"numbers": 1}
-    assert client.wait({"numbers": 1}, 0.01).ends == {"numbers": 1}
-
-
-def test_a_nudge_ends_one_wait(make_ingress):
-    client = make_ingress().client
-    waiting = in_background(client.wait, {"numbers": 0}, 60.0)
-    client.nudge()
-    assert waiting().nudged
-    assert not client.wait({"numbers": 0}, 0.01).nudged
-    client.nudge()
-    assert client.wait({"numbers": 0}, 60.0).nudged
-
-
 def test_commit_deletes_segments_and_status_tells(make_ingress):
     ingress = make_ingress(segment_bytes=100)
     with ingress.connect() as connection:
@@ -75,7 +54,7 @@ def test_commit_deletes_segments_and_status_tells(make_ingress):
             "total_messages": 10,
             "total_bytes": 500,
         }
-        ingress.client.commit({"numbers": 7, "of an older version": 5})
+        ingress.client.committed(0, {"numbers": 7, "of an older version": 5})
         status = ingress.client.status()["numbers"]
     assert (status["start"], status["end"], status["backlog_bytes"]) == (6, 10, 150)
     assert segment_starts(ingress.log()) == [6, 8]
@@ -94,14 +73,14 @@ def test_senders_wait_while_too_much_is_unprocessed_and_nothing_is_lost(make_ing
         # A newcomer is held back as well.
         with ingress.connect() as newcomer:
             newcomer.sendall(frame(b"me too"))
-            assert ingress.client.wait({"numbers": held["end"]}, 0.3).ends["numbers"] == held["end"]
+            assert stays_at(ingress.client, "numbers", held["end"], 0.3)
             reader = LogReader(ingress.log())
             found = []
             while len(found) < len(messages) + 1:
-                end = ingress.client.wait({"numbers": len(found)}, 60.0).ends["numbers"]
+                end = ingress.wait_for_end(len(found) + 1)
                 found += [payload for _, payloads in reader.read(len(found), end) for payload in payloads]
                 assert ingress.log_bytes() <= bound
-                ingress.client.commit({"numbers": end})
+                ingress.commit(end)
         sending()
     # It was full many times, and has room again once and for all: each is told once.
     assert "has room again" in ingress.notices.get(timeout=60)
@@ -115,7 +94,7 @@ def test_a_restart_does_not_forget_what_was_processed(make_ingress):
     ingress = make_ingress(max_log=1000)
     ingress.send([bytes(3000)])
     ingress.wait_for_end(1)
-    ingress.client.commit({"numbers": 1})
+    ingress.commit(1)
     os.kill(ingress.process.pid, 9)
     ingress.notice("is started again")
     assert ingress.client.status()["numbers"]["backlog_bytes"] == 0
@@ -152,8 +131,6 @@ def test_drain_takes_what_was_sent_and_accepts_no_more(make_ingress):
         connection.close()
     with pytest.raises(ConnectionRefusedError):
         ingress.connect()
-    assert ingress.client.wait({"numbers": 1000}, 0.01) == ({"numbers": 1000}, False, True)
-    assert ingress.client.wait({"numbers": 0}, 60.0) == ({"numbers": 1000}, False, True)
     assert ingress.client.drain() == {"numbers": 1000}
     assert ingress.client.status()["numbers"]["connections"] == 0
 
@@ -178,19 +155,9 @@ def test_without_the_token_or_sense_the_line_goes_dead(make_ingress, request_lin
         stranger.connect(ingress.config.control_path)
         stranger.sendall(request_line + b"\n")
         assert stranger.recv(1) == b""
-    assert not ingress.client.wait({}, 0.01).draining
-
-
-def test_a_nudge_waits_for_a_client_that_is_there_to_hear_it(make_ingress):
-    ingress = make_ingress()
-    with socket.socket(socket.AF_UNIX) as gone:
-        gone.connect(ingress.config.control_path)
-        line = {"op": "wait", "known": {}, "timeout": 60, "token": "a secret"}
-        gone.sendall(json.dumps(line).encode() + b"\n")
-    # The server has seen the end of the connection once it answers on one that was opened later.
-    ingress.client.status()
-    ingress.client.nudge()
-    assert ingress.client.wait({}, 60.0).nudged
+    # Nothing of it was done: senders are still accepted, and what they send is.
+    ingress.send([b"x"])
+    ingress.wait_for_end(1)
 
 
 def test_a_client_can_be_sent_to_another_process_and_survives_a_fork(make_ingress):
@@ -202,8 +169,8 @@ def test_a_client_can_be_sent_to_another_process_and_survives_a_fork(make_ingres
     with copy:
         assert copy.status()["numbers"]["end"] == 1
     with multiprocessing.get_context("fork").Pool(2) as pool:
-        results = [pool.apply_async(ingress.client.wait, ({"numbers": 0}, 60.0)) for _ in range(20)]
-        assert all(result.get().ends == {"numbers": 1} for result in results)
-        assert ingress.client.wait({"numbers": 0}, 60.0).ends == {"numbers": 1}
+        results = [pool.apply_async(ingress.client.status) for _ in range(20)]
+        assert all(result.get()["numbers"]["end"] == 1 for result in results)
+        assert ingress.client.status()["numbers"]["end"] == 1
         pool.close()
         pool.join()

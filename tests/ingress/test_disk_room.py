@@ -9,20 +9,19 @@ import pytest
 
 from wallaroo.ingress import source as source_module
 from wallaroo.ingress import telling
-from wallaroo.ingress.config import IngressConfig, SourceEndpoint
+from wallaroo.ingress.config import IngressConfig
 from wallaroo.ingress.log import LogReader, LogWriter
 from wallaroo.ingress.log_format import segment_paths, segment_starts
 from wallaroo.ingress.server import IngressServer
 
-from .conftest import make_decoder
+from .conftest import listening
 
 NAME = "numbers"
 
 
 @pytest.fixture
 def config(tmp_path):
-    endpoint = SourceEndpoint(NAME, "127.0.0.1", 0, make_decoder(), str(tmp_path / "log"))
-    return IngressConfig([endpoint], str(tmp_path / "control"), "token")
+    return IngressConfig([listening(tmp_path, NAME)], str(tmp_path / "control"), "token", str(tmp_path / "sequence"))
 
 
 def in_log(config):

@@ -18,12 +18,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from wallaroo.ingress.config import SourceEndpoint
-from wallaroo.ingress.connection import READ_BYTES
-from wallaroo.ingress.listen import open_sockets
+from wallaroo.connectors.tcp.connection import READ_BYTES
 from wallaroo.ingress.telling import TOLD_IN_FULL
 
-from .conftest import is_closed
+from .conftest import is_closed, stays_at
 
 THOUSAND = 1000
 
@@ -149,7 +147,7 @@ def test_no_connection_starves_the_others(make_ingress, connections):
             for message in ingress.messages(start=read, end=end):
                 before += len(message) if waiting else 0
                 waiting.discard(message)
-            ingress.client.commit({"numbers": end})
+            ingress.commit(end)
             read = end
     finally:
         enough.set()
@@ -257,27 +255,16 @@ def test_fewer_connections_where_fewer_files_may_be_open(tmp_path):
         from wallaroo.ingress.config import IngressConfig
         from wallaroo.ingress.process import IngressProcess
         resource.setrlimit(resource.RLIMIT_NOFILE, (300, 700))
-        process = IngressProcess(IngressConfig([], sys.argv[1], "token"), print)
+        process = IngressProcess(IngressConfig([], sys.argv[1], "token", sys.argv[2]), print)
         process.start()
         process.stop()
     """)
-    command = [sys.executable, "-c", program, str(tmp_path / "c")]
+    command = [sys.executable, "-c", program, str(tmp_path / "c"), str(tmp_path / "s")]
     told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     assert told == (
         "A source accepts 364 connections at once instead of 10,000: this process may have 700 files open. Raise that "
         "limit (ulimit -n) for more.\n"
     )
-
-
-def test_connections_ask_whether_a_silent_sender_is_still_there():
-    """A sender whose machine vanished cannot be had on one machine; that the system asks for it can."""
-    (listening,) = open_sockets(SourceEndpoint("numbers", "127.0.0.1", 0, None, ""))
-    with listening:
-        listening.listen()
-        with socket.create_connection(listening.getsockname()), listening.accept()[0] as accepted:
-            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-            options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
-            assert [accepted.getsockopt(socket.IPPROTO_TCP, option) for option in options] == [60, 10, 6]
 
 
 def test_a_log_that_is_over_its_limit_at_the_start_is_told_and_holds_senders_back(make_ingress):
@@ -289,10 +276,10 @@ def test_a_log_that_is_over_its_limit_at_the_start_is_told_and_holds_senders_bac
     assert "reached its limit of 10 kB" in again.notice("have to wait")
     with again.connect() as connection:
         connection.sendall(frame(b"waits"))
-        assert again.client.wait({"numbers": 100}, 0.3).ends["numbers"] == 100
-        again.client.commit({"numbers": 100})
+        assert stays_at(again.client, "numbers", 100, 0.3)
+        again.commit(100)
         again.wait_for_end(101)
-    again.client.commit({"numbers": 101})
+    again.commit(101)
     again.notice("has room again")
 
 
@@ -313,6 +300,6 @@ def test_tiny_messages_cannot_fill_the_disk_beyond_the_limit(make_ingress):
         assert limit < ingress.log_bytes() < limit + 10_000
         end = 0
         while end < sent:
-            end = ingress.client.wait({"numbers": end}, 60.0).ends["numbers"]
-            ingress.client.commit({"numbers": end})
+            end = ingress.wait_for_end(end + 1)
+            ingress.commit(end)
     assert ingress.log_bytes() < limit + 10_000

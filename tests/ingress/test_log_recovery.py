@@ -7,13 +7,13 @@ import shutil
 
 import pytest
 
-from wallaroo.ingress.config import IngressConfig, SourceEndpoint
+from wallaroo.ingress.config import IngressConfig
 from wallaroo.ingress.log import LogCorruptError, LogReader, LogWriter
 from wallaroo.ingress.log_format import RECORD_SIZE, segment_paths, segment_starts
 from wallaroo.ingress.log_repair import skip_damaged
 from wallaroo.ingress.server import IngressServer
 
-from .conftest import frame, make_decoder, until
+from .conftest import frame, listening, until
 
 KEPT = [b"first", b"", b"second"]
 LAST = [b"third", b"fourth"]
@@ -117,11 +117,12 @@ def test_damage_in_the_middle_is_not_papered_over(tmp_path):
 def test_what_the_application_has_had_gets_no_new_messages_from_the_first_connection_on(tmp_path):
     with LogWriter(tmp_path / "log") as writer:
         writer.append([b"x"] * 9)
-    endpoint = SourceEndpoint("numbers", "127.0.0.1", 0, make_decoder(), str(tmp_path / "log"), known=10)
+    endpoint = listening(tmp_path, known=10)
     notices = []
 
     async def serve():
-        server = IngressServer(IngressConfig([endpoint], str(tmp_path / "control"), "token"), notices.append)
+        config = IngressConfig([endpoint], str(tmp_path / "control"), "token", str(tmp_path / "sequence"))
+        server = IngressServer(config, notices.append)
         try:
             address = (await server.start())["numbers"]
             _, connection = await asyncio.open_connection(*address)

@@ -18,8 +18,6 @@ import pytest
 
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.client import IngressClient
-from wallaroo.ingress.config import SourceEndpoint
-from wallaroo.ingress.listen import open_sockets
 
 from .conftest import is_closed
 
@@ -156,29 +154,6 @@ def test_a_decoder_that_cannot_frame_is_told_at_the_start(make_ingress):
         make_ingress(decoder=Decoder())
 
 
-@pytest.mark.parametrize(
-    ("host", "port", "words"),
-    [
-        ("192.0.2.1", 0, "this machine does not have that address. Use one that it has: 127.0.0.1"),
-        ("no.such.host.invalid", 0, "the name 'no.such.host.invalid' is not known"),
-        ("127.0.0.1", 70000, "a port is a number from 0 to 65535"),
-    ],
-)
-def test_an_address_that_cannot_be_used_is_told(host, port, words):
-    with pytest.raises(WallarooError) as caught:
-        open_sockets(SourceEndpoint("numbers", host, port, None, ""))
-    assert f"Pipeline 'numbers' cannot listen on {host}:{port}: " in str(caught.value)
-    assert words in str(caught.value)
-
-
-def test_all_addresses_of_a_name_get_the_same_port():
-    sockets = open_sockets(SourceEndpoint("numbers", "localhost", 0, None, ""))
-    assert len({sock.getsockname()[1] for sock in sockets}) == 1
-    assert sockets[0].getsockname()[0] == "127.0.0.1"
-    for sock in sockets:
-        sock.close()
-
-
 def test_a_port_in_use_is_told_in_plain_words(make_ingress):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -270,12 +245,12 @@ def test_the_process_ends_when_its_parent_dies(tmp_path, stands_still):
         import sys, time
         from wallaroo.ingress.config import IngressConfig
         from wallaroo.ingress.process import IngressProcess
-        process = IngressProcess(IngressConfig([], sys.argv[1], "token"))
+        process = IngressProcess(IngressConfig([], sys.argv[1], "token", sys.argv[2]))
         process.start()
         print(process.pid, flush=True)
         time.sleep(1000)
     """)
-    command = [sys.executable, "-c", program, str(tmp_path / "c")]
+    command = [sys.executable, "-c", program, str(tmp_path / "c"), str(tmp_path / "s")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         child = psutil.Process(int(parent.stdout.readline()))
         assert child.is_running()

@@ -65,9 +65,9 @@ def test_a_source_that_holds_its_senders_back_is_waited_for(make_ingress, send):
     process = send(ingress, b"hello\n")
     assert b"to confirm 1 message" in process.stderr.readline()
     while end < 100:
-        ingress.client.commit({"numbers": end})
+        ingress.commit(end)
         end = ingress.wait_for_end(end + 1)
-    ingress.client.commit({"numbers": end})
+    ingress.commit(end)
     assert finished(process, 0).endswith("; all confirmed\n")
     assert ingress.messages(start=end) == [b"hello"]
 

@@ -8,12 +8,12 @@ import struct
 import pytest
 
 from wallaroo.ingress import unfinished
-from wallaroo.ingress.config import IngressConfig, SourceEndpoint
+from wallaroo.ingress.config import IngressConfig
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import LogReader
 from wallaroo.ingress.server import IngressServer
 
-from .conftest import TOKEN, make_decoder, until
+from .conftest import TOKEN, listening, until
 
 LIMIT = 4 << 20
 SIZE = 3 << 20
@@ -27,8 +27,8 @@ class Watched:
     """A server, the most it ever kept of unfinished messages, and what it told."""
 
     def __init__(self, directory):
-        endpoint = SourceEndpoint("numbers", "127.0.0.1", 0, make_decoder(), str(directory / "log"))
-        config = IngressConfig([endpoint], str(directory / "c"), TOKEN, limits=Limits(max_unfinished=LIMIT))
+        limits = Limits(max_unfinished=LIMIT)
+        config = IngressConfig([listening(directory)], str(directory / "c"), TOKEN, str(directory / "s"), limits)
         self.told = []
         self.server = IngressServer(config, self.told.append)
         self.most = 0

@@ -57,22 +57,32 @@ def test_states_go_on_through_changes_and_begin_anew_after_a_reset(machida, rece
     sink = receiver()
     home = tmp_path / "home"
 
-    def start(edition, *options):
+    def launch(edition, *options):
         addresses = ["--in", "127.0.0.1:0,127.0.0.1:0", "--out", sink.address, "--resilience-dir", home]
-        run = machida("--application-module", "editions", "--edition", str(edition), *addresses, *options)
-        return run.wait_until_ready()
+        return machida("--application-module", "editions", "--edition", str(edition), *addresses, *options)
+
+    def start(edition, *options):
+        return launch(edition, *options).wait_until_ready()
 
     run = start(1)
     send(run.address("words"), expected.words(1, batches[0]))
     send(run.address("lengths"), expected.others(1, batches[1]))
     run.wait_until(lambda: sink.size >= expected.size, "the outputs of the first edition")
-    # It dies in a batch that the next edition has to finish.
+    # It dies in a block that the same edition has to finish.
     held = tmp_path / "held"
     send(run.address("words"), [str(held), *batches[2]])
-    run.wait_until(lambda: Path(f"{held}.waiting").exists(), "the batch under way")
+    run.wait_until(lambda: Path(f"{held}.waiting").exists(), "the block under way")
     run.kill()
     held.touch()
-    expected.words(2, batches[2])
+    expected.words(1, batches[2])
+    refused = launch(2)
+    assert refused.exit_code() == 5
+    assert (
+        "What was under way has messages of the pipeline 'lengths', which the application no longer" in refused.output
+    )
+    run = start(1)
+    run.wait_until(lambda: sink.size >= expected.size, "what was under way")
+    run.stop()
 
     run = start(2)
     assert (

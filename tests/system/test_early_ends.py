@@ -59,7 +59,8 @@ def test_a_killed_warden_is_a_killed_jvm(machida, tmp_path):
         if "warden.py" in " ".join(process.cmdline()) and "wallaroo.ingress" not in process.cmdline()
     ]
     warden.kill()
-    assert run.exit_code() == 1
+    run.wait_until_ready()
+    run.stop()
     assert "Spark's process has ended unexpectedly: it was killed" in run.output
     assert "Traceback" not in run.output
     run.nothing_left()

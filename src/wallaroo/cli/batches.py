@@ -19,7 +19,7 @@ from typing import IO
 
 from wallaroo.cli import screen
 from wallaroo.cli.reading import Data, Reading
-from wallaroo.connectors.batch_frames import ANSWER, HEADER, MAGIC
+from wallaroo.connectors.tcp.batch_frames import ANSWER, HEADER, MAGIC
 from wallaroo.errors import WallarooError
 from wallaroo.files import write_atomically
 

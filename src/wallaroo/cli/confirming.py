@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from wallaroo.connectors.acknowledged import raise_if_broken, unacknowledged
+from wallaroo.connectors.tcp.acknowledged import raise_if_broken, unacknowledged
 from wallaroo.errors import WallarooError
 
 _PIECE = 1 << 16

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 
 import click
 
+from wallaroo.connectors.replay.queue import ReplayQueue
 from wallaroo.engine.delivery.dead_letters import read_letters
 from wallaroo.engine.directory.home import Home, default_home
 from wallaroo.engine.directory.ownership import is_applications
 from wallaroo.engine.transport.letters import REPLAYABLE, Letter
 from wallaroo.errors import WallarooError
-from wallaroo.ingress.replays import ReplayQueue
 from wallaroo.topology.model import REPLAYS
 
 Command = TypeVar("Command", bound=Callable[..., Any])

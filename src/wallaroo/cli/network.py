@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from wallaroo.connectors.dialing import dial
+from wallaroo.connectors.tcp.dialing import dial
 from wallaroo.errors import WallarooError
 from wallaroo.topology.addresses import port_number
 

@@ -1,1 +1,4 @@
-"""One module per transport: how bytes leave (and, through the ingress log, enter) an application."""
+"""How messages come into an application and outputs leave it: one package per connector, and what they share.
+
+`base` has the contracts. `kinds` finds, for a config that a user wrote, the connector that it belongs to.
+"""

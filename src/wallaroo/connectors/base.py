@@ -1,36 +1,202 @@
-"""The contract of a sink: it is handed whole batches, one after the other, and returns when one is delivered."""
+"""The contracts of connectors: what the rest of the system asks a kind of source or sink, and the halves that run.
+
+A connector has a package beside this module, with everything that only it knows. `SourceKind` and `SinkKind` answer
+questions about its configs, the classes that users write. They are asked in every process, also where nothing of the
+connector ever runs, so their modules import little. What runs is made by them: an `Intake`, in the ingress, gets
+messages into the log of a source; a `SinkConnection`, in the driver, delivers outputs.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from wallaroo.connectors.batch import Batch
+
+if TYPE_CHECKING:
+    import threading
+    from pathlib import Path
+
+    from wallaroo.ingress.limits import Limits
+    from wallaroo.ingress.unfinished import Unfinished
+
+Notice = Callable[[str], None]
+"""Tells a person, in one line, what is going on."""
 
 
 class StoppedError(Exception):
     """The application is being stopped; what was to be delivered will be delivered by its next run."""
 
 
-class SinkConnection(Protocol):
-    """Delivers the encoded messages of batches, in order."""
+class SourceLog(Protocol):
+    """What an intake has of its source: the durable log that it adds messages to."""
 
     name: str
-    """Where it delivers to: known in the ledger and shown to people by this name."""
+    """The pipeline's."""
+
+    @property
+    def directory(self) -> Path:
+        """Return the log's folder, where an intake may keep a file with what it has to remember."""
+
+    @property
+    def end(self) -> int:
+        """Return the index after the last message in the log."""
+
+    @property
+    def held_back(self) -> bool:
+        """Return whether the log takes nothing more for now; what is added all the same waits in memory."""
+
+    @property
+    def has_written_all(self) -> bool:
+        """Return whether everything that was received is in the log."""
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Return how much in the log is not processed yet."""
+
+    def received(self, payloads: list[bytes]) -> None:
+        """Append messages, which the decoder of the source's config decodes later, elsewhere."""
+
+    def advance(self, index: int) -> None:
+        """Make sure that no message gets an index below `index` any more."""
+
+
+@dataclass(frozen=True)
+class IntakeContext:
+    """What the intakes of all sources share."""
+
+    limits: Limits
+    unfinished: Unfinished
+    """For those who put messages together from pieces: the memory that these may take."""
+    notice: Notice
+
+
+class Intake(Protocol):
+    """The half of a source that runs in the ingress, in its event loop, and adds messages to the source's log.
+
+    When it is made, it looks only at what it is given. After a restart it goes on behind what the log has: a message
+    that the log has is not added again, and none that was taken from elsewhere for good is missing.
+    """
+
+    @property
+    def connections(self) -> int:
+        """Return how many senders are connected."""
+
+    async def start(self) -> tuple[str, int] | None:
+        """Begin; return the host and the port at which senders find it, where it listens."""
+
+    def hold(self) -> None:
+        """Add nothing until `release`: the log takes no more. What comes all the same is kept in memory."""
+
+    def release(self) -> None:
+        """Go on after `hold`."""
+
+    async def drain(self) -> None:
+        """Take in what has arrived already, without waiting for more, and add nothing after that."""
+
+    def close(self) -> None:
+        """End at once; drained or not, started or not."""
+
+
+class SourceKind(ABC):
+    """What is asked about sources whose configs are of one class."""
+
+    name: ClassVar[str]
+    """What the ingress process knows it by."""
+    config_class: ClassVar[type]
+    """The class of its configs. They have a `decoder`, which makes messages of what its intake adds to the log."""
+    nature: ClassVar[str]
+    """What has to be the same wherever the application is built, in words that fit behind "a source that"."""
+
+    @abstractmethod
+    def mistakes(self, config: Any) -> Iterator[str]:
+        """Yield a sentence for each mistake in a config: what is wrong, what it is, what to write instead."""
+
+    @abstractmethod
+    def shown(self, config: Any) -> Sequence[str]:
+        """Return where the messages come from, in the lines of a box in the drawing."""
+
+    def listens_on(self, config: Any) -> tuple[str, int] | None:  # noqa: ARG002
+        """Return the address that the source wants for itself, None where it has none, or one with mistakes."""
+        return None
+
+    def preflight(self, pipeline: str, config: Any) -> None:  # noqa: B027 - most have nothing to look at.
+        """Look, before anything is started, at what can be known not to work; raise an error that names `pipeline`."""
+
+    def place(self, config: Any) -> dict[str, Any]:  # noqa: ARG002
+        """Return what the ingress process is told besides the config, which it has from the application it builds.
+
+        It is made of what JSON has. The application is built in two processes, and they need not agree on addresses:
+        these are taken from here. A source that listens has a `port` in here; it is the one that it got, when it is
+        started again.
+        """
+        return {}
+
+    @abstractmethod
+    def intake(self, config: Any, place: Mapping[str, Any], log: SourceLog, context: IntakeContext) -> Intake:
+        """Return what gets the messages into the log: from those who connect, by making them, from a queue."""
+
+
+class SinkConnection(Protocol):
+    """Delivers the encoded messages of batches, in order. When it is made, it connects nowhere yet."""
+
+    name: str
+    """Where it delivers to: known in the ledger and shown to people by this name. Sinks of the same name share one."""
 
     def connect(self) -> None:
         """Look for the receiver ahead of the first batch, for as long as it takes."""
 
     def deliver(self, batch: Batch) -> None:
-        """Deliver one batch; wait for the receiver as long as it takes, or raise StoppedError."""
+        """Deliver one batch; wait for the receiver as long as it takes, or raise StoppedError.
+
+        It has arrived for good when this returns. The batch has its bytes in `bodies`, and one by one in `messages()`.
+        The same number may come again after a crash, with the same messages: `effectively_once` asks for sinks that
+        see to it that the receiver has them once.
+        """
 
     def close(self) -> None:
         """Let go of the connection after what was delivered has been handed over."""
 
 
-Notice = Callable[[str], None]
-"""Tells a person, in one line, what is going on."""
+@dataclass(frozen=True)
+class SinkContext:
+    """What the sinks of a run share."""
+
+    stopping: threading.Event
+    """Set when receivers are not to be waited for any more."""
+    notice: Notice
+    application: str
+    """The id of the state that the outputs come from: another one after a fresh start, whose batches count anew."""
+    effectively_once: bool = False
+    """Whether receivers are to have every batch once, and take part in that."""
+
+
+class SinkKind(ABC):
+    """What is asked about sinks whose configs are of one class."""
+
+    config_class: ClassVar[type]
+    """The class of its configs. They have an `encoder`, which makes the bytes that are delivered."""
+
+    @abstractmethod
+    def mistakes(self, config: Any) -> Iterator[str]:
+        """Yield a sentence for each mistake in a config: what is wrong, what it is, what to write instead."""
+
+    @abstractmethod
+    def shown(self, config: Any) -> Sequence[str]:
+        """Return where the outputs go, in the lines of a box in the drawing."""
+
+    def preflight(self, pipeline: str, config: Any) -> None:  # noqa: B027 - most have nothing to look at.
+        """Look, before anything is started, at what can be known not to work; raise an error that names `pipeline`.
+
+        A receiver that is only not there yet is no reason: it is waited for.
+        """
+
+    @abstractmethod
+    def connection(self, config: Any, context: SinkContext) -> SinkConnection:
+        """Return what delivers to the sink."""
 
 
 def never_failing(notice: Notice) -> Notice:

@@ -116,7 +116,7 @@ class Running:
     def _comes_back(self, failure: Failure) -> bool:
         """Start the query again from the last commit, when it may; return false where the run is to stop instead."""
         learned = self._processing.learned
-        while self._comeback.wait(failure, self._egress.counts.blocks, self._fatal_calls(), learned=learned):
+        while self._comeback.wait(failure, self._egress.counts.blocks, self._deaths.fatal_calls(), learned=learned):
             learned = False
             try:
                 self._egress.counts.restarts += 1
@@ -129,13 +129,6 @@ class Running:
                 return True
         self._left = failure.text
         return False
-
-    def _fatal_calls(self) -> dict[str, str]:
-        """Return the calls that are not to be made again; where no message may fail, they are the end."""
-        found = self._deaths.fatal_calls()
-        for step in found.values():
-            self._egress.judge_fatal(step)
-        return found
 
     def finish(self, stop: Stop) -> None:
         """Take nothing new, and commit what is under way."""

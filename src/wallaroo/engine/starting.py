@@ -7,11 +7,10 @@ import secrets
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from wallaroo.api.configs import TCPSourceConfig
-from wallaroo.api.generators import GenSourceConfig, PickleDecoder
 from wallaroo.connectors.base import Notice
+from wallaroo.connectors.replay.kind import ReplaySourceConfig
 from wallaroo.engine.delivery.deaths import Deaths
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.hand_ins import HandIns
@@ -19,7 +18,7 @@ from wallaroo.engine.delivery.ledger import Ledger
 from wallaroo.engine.delivery.progress import ReportedProgress
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import COMMIT, Home
-from wallaroo.engine.directory.resume import check_sources, layout_for, skip_what_is_damaged, start_fresh
+from wallaroo.engine.directory.resume import Fit, check_work_left, layout_for, skip_what_is_damaged, start_fresh
 from wallaroo.engine.directory.run_folder import run_folder
 from wallaroo.engine.options import RunOptions
 from wallaroo.engine.plan import Layout, Plan
@@ -28,13 +27,13 @@ from wallaroo.engine.spark.message_room import fitting_limits
 from wallaroo.engine.spark.reach import reach
 from wallaroo.engine.transport.shipping import own_serializers
 from wallaroo.ingress.client import IngressClient
-from wallaroo.ingress.config import EPOCH_SECONDS, IngressConfig, SourceEndpoint
+from wallaroo.ingress.config import EPOCH_SECONDS, IngressConfig, SourceEndpoint, endpoint_of
 from wallaroo.ingress.process import IngressProcess
 from wallaroo.ingress.sequence import known_names
 from wallaroo.peers import joined
 from wallaroo.program import Program
 from wallaroo.sizes import readable_size
-from wallaroo.topology.model import REPLAYS, Application, Pipeline
+from wallaroo.topology.model import REPLAYS, Application
 from wallaroo.trust import stranger
 
 BUCKETS = 128
@@ -88,11 +87,12 @@ class Starting:
         self._warn_of_strangers(folder)
         self.home.link_from(folder)
         commits = Commits(self.home.path / COMMIT, self.home.states)
-        layout = self._layout()
-        check_sources(self.home, commits, self._logs, self.say)
+        fit = layout_for(self.home, self.application, self.options.buckets or BUCKETS)
+        check_work_left(self.home, commits, self._logs, fit.gone, self.say)
+        self._record(fit)
         ingress = self._open_ingress(folder, commits, replace(self.options, limits=limits))
         self.say(f"  state in    {self.home.path}" + (" (going on where it stopped)" if commits.block else ""))
-        plan = self._plan(layout)
+        plan = self._plan(fit.layout)
         deaths = Deaths()
         notes = None if self._reach else folder / "notes"
         hand_ins = self._open_hand_ins(folder, commits, deaths, notes)
@@ -131,26 +131,23 @@ class Starting:
         if why := stranger(folder):
             self.warn(f"Careful: {why}, and who can write there can put something else in the place of {folder}.")
 
-    def _layout(self) -> Layout:
-        fit = layout_for(self.home, self.application, self.options.buckets or BUCKETS)
+    def _record(self, fit: Fit) -> None:
         if fit.change:
             self.say(f"  changed     {fit.change}")
         if self.options.buckets and self.options.buckets != fit.layout.buckets:
             self.say(f"  kept        {fit.layout.buckets} buckets: the state was made with them")
         self.home.record_layout(self.application.name, fit.layout)
-        return fit.layout
 
     def _open_ingress(self, folder: Path, commits: Commits, options: RunOptions) -> _Ingress:
         with contextlib.closing(Ledger(self.home.ledger)) as ledger:
             known = max(commits.block, ledger.next)
-        endpoints = [*map(self._endpoint, self.application.pipelines), self._replays()]
         config = IngressConfig(
-            [replace(endpoint, known=commits.ends.get(endpoint.name, 0)) for endpoint in endpoints],
+            self._endpoints(commits),
             f"{folder}/ingress",
             self._token,
+            str(self.home.sequence),
             limits=options.limits,
             program=self.program.instructions(self.application),
-            sequence=str(self.home.sequence),
             known_block=known,
             epoch_seconds=max(options.epoch_seconds or EPOCH_SECONDS, _SHORTEST_EPOCH),
             workers_host=self._reach.bind if self._reach else "",
@@ -166,17 +163,12 @@ class Starting:
         workers = joined(self._reach.told, process.workers_port) if self._reach else ""
         return _Ingress(IngressClient(config.control_path, self._token), config.control_path, workers)
 
-    def _endpoint(self, pipeline: Pipeline) -> SourceEndpoint:
-        source = pipeline.source
-        log = self._logs[pipeline.name]
-        if isinstance(source, GenSourceConfig):
-            return SourceEndpoint(pipeline.name, "", 0, source.decoder, log, source.generator)
-        assert isinstance(source, TCPSourceConfig)
-        return SourceEndpoint(pipeline.name, *source.address, source.decoder, log)
-
-    def _replays(self) -> SourceEndpoint:
-        """Return the source of dead letters that are replayed; nobody connects to it."""
-        return SourceEndpoint(REPLAYS, "", 0, PickleDecoder, self._logs[REPLAYS], queue=str(self.home.replays))
+    def _endpoints(self, commits: Commits) -> list[SourceEndpoint]:
+        configs: dict[str, Any] = {pipeline.name: pipeline.source for pipeline in self.application.pipelines}
+        configs[REPLAYS] = ReplaySourceConfig(str(self.home.replays))
+        return [
+            endpoint_of(name, config, self._logs[name], commits.ends.get(name, 0)) for name, config in configs.items()
+        ]
 
     def _plan(self, layout: Layout) -> Plan:
         return Plan(

@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from wallaroo.errors import WallarooError
 
@@ -20,14 +20,6 @@ _ANSWER_SECONDS = 60.0
 
 class IngressAwayError(WallarooError):
     """The ingress process does not answer; it may be about to be restarted."""
-
-
-class WaitResult(NamedTuple):
-    """How far the logs reach; whether somebody asked not to wait; whether no more messages are accepted."""
-
-    ends: dict[str, int]
-    nudged: bool
-    draining: bool
 
 
 class IngressClient:
@@ -45,19 +37,6 @@ class IngressClient:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _make_client, (self._control_path, self._token, self._patience)
-
-    def wait(self, known: dict[str, int], timeout: float) -> WaitResult:
-        """Wait until a log reaches further than `known`, or for a nudge, or for `timeout` seconds."""
-        answer = self._ask({"op": "wait", "known": known, "timeout": timeout}, timeout)
-        return WaitResult(answer["ends"], answer["nudged"], answer["draining"])
-
-    def nudge(self) -> None:
-        """Make the next `wait`, or one that is under way, return at once."""
-        self._ask({"op": "nudge"})
-
-    def commit(self, offsets: dict[str, int]) -> None:
-        """Say that the messages before these indices are processed and need not be kept."""
-        self._ask({"op": "commit", "offsets": offsets})
 
     def delivered(self, block: int) -> None:
         """Say that the outputs of all blocks before `block` have been delivered."""
@@ -97,14 +76,14 @@ class IngressClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ask(self, request: dict[str, Any], timeout: float = 0.0) -> dict[str, Any]:
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Send a request and return its answer. All requests may be repeated, so a lost one is."""
         line = json.dumps({**request, "token": self._token}).encode() + b"\n"
         deadline = time.monotonic() + self._patience
         pause = 0.05
         while True:
             try:
-                return self._ask_once(line, timeout + _ANSWER_SECONDS)
+                return self._ask_once(line)
             except (OSError, ValueError) as error:
                 if time.monotonic() + pause > deadline:
                     raise IngressAwayError(
@@ -114,10 +93,10 @@ class IngressClient:
             time.sleep(pause)
             pause = min(2 * pause, 1.0)
 
-    def _ask_once(self, line: bytes, timeout: float) -> dict[str, Any]:
+    def _ask_once(self, line: bytes) -> dict[str, Any]:
         connection = self._connection()
         try:
-            connection.settimeout(timeout)
+            connection.settimeout(_ANSWER_SECONDS)
             connection.sendall(line)
             answer = _read_line(connection)
         except BaseException:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, BinaryIO
 
-from wallaroo.api.generators import PickleDecoder
+from wallaroo.connectors.kinds import source_kind
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import SEGMENT_BYTES
 from wallaroo.program import Instructions, build
@@ -18,22 +18,24 @@ EPOCH_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class SourceEndpoint:
-    """Where a source listens (port 0: any free one), how its bytes are framed and where its log is kept.
+    """A source: its kind, with what that says of it (`SourceKind.place`), and where its log is kept.
 
-    `name` is the pipeline's. `decoder` may be a class: an instance is then made when it is needed. It does not travel,
-    nor does `generator`: the ingress process takes them from the application that it builds.
-    A source with a `generator` does not listen: it makes its messages itself. Nor does one with a `queue`, the file
-    of dead letters that are to be replayed. No message gets a number below `known`: the application has had those.
+    `name` is the pipeline's. `config` does not travel: it has user code, and the ingress process takes it from the
+    application that it builds. No message gets a number below `known`: the application has had those.
     """
 
     name: str
-    host: str
-    port: int
-    decoder: Any
+    kind: str
+    place: Mapping[str, Any]
     log_directory: str
-    generator: Any = None
-    queue: str = ""
+    config: Any = None
     known: int = 0
+
+
+def endpoint_of(name: str, config: Any, log_directory: str, known: int = 0) -> SourceEndpoint:
+    """Return what the ingress is told of a source that has this config."""
+    kind = source_kind(config)
+    return SourceEndpoint(name, kind.name, kind.place(config), log_directory, config, known)
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,9 @@ class IngressConfig:
     sources: list[SourceEndpoint]
     control_path: str
     token: str = field(repr=False)
+    sequence: str
+    """The folder of the sequence."""
     limits: Limits = field(default_factory=Limits)
-    sequence: str = ""
-    """The folder of the sequence; without one, nothing is put into an order."""
     known_block: int = 0
     """No block gets a number below this: the application has seen those."""
     epoch_seconds: float = EPOCH_SECONDS
@@ -65,7 +67,7 @@ class IngressConfig:
 def dump_config(config: IngressConfig) -> bytes:
     """Return a configuration as a line of JSON."""
     told = _plain(config, {"sources", "limits"})
-    told["sources"] = [_plain(source, {"decoder", "generator"}) for source in config.sources]
+    told["sources"] = [_plain(source, {"config"}) for source in config.sources]
     told["limits"] = {**_plain(config.limits, {"chosen"}), "chosen": sorted(config.limits.chosen)}
     return json.dumps(told).encode() + b"\n"
 
@@ -79,9 +81,9 @@ def load_config(stream: BinaryIO) -> IngressConfig:
     told = json.loads(stream.readline())
     limits = told.pop("limits")
     limits = Limits(**{**limits, "chosen": frozenset(limits["chosen"])})
-    endpoints = [SourceEndpoint(decoder=PickleDecoder, **source) for source in told.pop("sources")]
-    code = _sources_of(told["program"])
-    sources = [_with_code(endpoint, code) for endpoint in endpoints]
+    configs = _configs_of(told["program"])
+    # Not all sources are a pipeline's: there is also that of the replays, which has no user code.
+    sources = [SourceEndpoint(config=configs.get(source["name"]), **source) for source in told.pop("sources")]
     return IngressConfig(sources=sources, limits=limits, **told)
 
 
@@ -89,17 +91,9 @@ def _plain(thing: Any, but: set[str]) -> dict[str, Any]:
     return {each.name: getattr(thing, each.name) for each in fields(thing) if each.name not in but}
 
 
-def _sources_of(program: Instructions | None) -> Mapping[str, SourceConfig]:
-    """Return the sources of the application's pipelines, by their names."""
+def _configs_of(program: Instructions | None) -> Mapping[str, SourceConfig]:
+    """Return the configs of the application's sources, by the names of their pipelines."""
     if program is None:
         return {}
     application, _ = build(program, "the process that accepts connections")
     return {pipeline.name: pipeline.source for pipeline in application.pipelines}
-
-
-def _with_code(endpoint: SourceEndpoint, sources: Mapping[str, SourceConfig]) -> SourceEndpoint:
-    """Return an endpoint with the decoder of its source, or the generator."""
-    if endpoint.queue:
-        return endpoint
-    source = sources[endpoint.name]
-    return replace(endpoint, decoder=source.decoder, generator=getattr(source, "generator", None))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.asking import NOT_OURS, hand_out, next_request
-from wallaroo.ingress.sequencer import Sequencer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,9 +53,9 @@ class ControlChannel:
         try:
             while (request := await next_request(reader, self._token)) is not None:
                 if request["op"] == "blocks":
-                    await hand_out(self._sequencer(), request, reader, writer)
+                    await hand_out(self._ingress.sequencer, request, reader, writer)
                     break
-                answer = await self._answer(request, reader)
+                answer = await self._answer(request)
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
         except NOT_OURS:
@@ -68,60 +67,30 @@ class ControlChannel:
         finally:
             writer.close()
 
-    async def _answer(self, request: dict[str, Any], reader: asyncio.StreamReader) -> dict[str, Any]:
+    async def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         ingress = self._ingress
         match request["op"]:
-            case "wait":
-                await ingress.wait(request["known"], request["timeout"])
-                return self._wait_answer(reader)
-            case "nudge":
-                ingress.nudge()
-            case "commit":
-                for source, index in self._positions(request):
-                    source.commit(index)
             case "drain":
                 await ingress.drain()
                 return {"ends": ingress.ends()}
             case "status":
                 return {"status": ingress.status()}
-            case other:
-                return self._answer_about_blocks(other, request)
-        return {}
-
-    def _answer_about_blocks(self, op: str, request: dict[str, Any]) -> dict[str, Any]:
-        match op:
+            case "end epoch":
+                return {"block": ingress.sequencer.end_epoch()}
+            case "tick":
+                ingress.sequencer.tick()
             case "delivered":
-                self._sequencer().delivered(request["block"])
+                ingress.sequencer.delivered(request["block"])
             case "committed":
-                self._sequencer().committed(request["block"])
+                ingress.sequencer.committed(request["block"])
                 for source, index in self._positions(request):
                     source.commit(index)
-            case "end epoch":
-                return {"block": self._sequencer().end_epoch()}
-            case "tick":
-                self._sequencer().tick()
             case unknown:
                 raise ValueError(unknown)
         return {}
-
-    def _sequencer(self) -> Sequencer:
-        if self._ingress.sequencer is None:
-            raise ValueError("no sequence")
-        return self._ingress.sequencer
 
     def _positions(self, request: dict[str, Any]) -> Iterator[tuple[Source, int]]:
         """Yield the positions in a request; an application may still know sources that it no longer has."""
         for name, index in request["offsets"].items():
             if name in self._ingress.sources:
                 yield self._ingress.sources[name], index
-
-    def _wait_answer(self, reader: asyncio.StreamReader) -> dict[str, Any]:
-        answer = {
-            "ends": self._ingress.ends(),
-            "nudged": self._ingress.nudged,
-            "draining": self._ingress.draining,
-        }
-        # A client that has gone does not hear the nudge; the one that comes after it should.
-        if not reader.at_eof():
-            self._ingress.nudged = False
-        return answer

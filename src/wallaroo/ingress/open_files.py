@@ -5,7 +5,8 @@ from __future__ import annotations
 import resource
 from contextlib import suppress
 
-from wallaroo.ingress.server import ACCEPTED_AT_ONCE
+ACCEPTED_AT_ONCE = 64
+"""How many connections a source accepts before those that are open get their turn again."""
 
 _ENOUGH = 1 << 20
 _MACOS_MOST = 10_240

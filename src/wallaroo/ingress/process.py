@@ -64,13 +64,10 @@ class IngressProcess:
             WallarooError: The process cannot do what it should; the text is the process' own.
         """
         addresses = self._start_child()
-        self._config = replace(
-            self._config,
-            sources=[
-                replace(source, port=addresses[source.name][1]) if source.name in addresses else source
-                for source in self._config.sources
-            ],
-        )
+        # Senders find those that listen at the same place also after the process was started anew.
+        ports = {name: {"port": port} for name, (_, port) in addresses.items()}
+        sources = [replace(each, place={**each.place, **ports.get(each.name, {})}) for each in self._config.sources]
+        self._config = replace(self._config, sources=sources)
         self._supervisor = threading.Thread(target=self._supervise, name="wallaroo-ingress", daemon=True)
         self._supervisor.start()
         return addresses

@@ -1,16 +1,13 @@
-"""The ingress server: listens for each source, and tells the engine how far the logs reach."""
+"""The ingress server: runs the intakes of all sources, and hands out what they have accepted."""
 
 from __future__ import annotations
 
 import asyncio
-import select
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.ingress.generator import Generator
-from wallaroo.ingress.listen import open_sockets
-from wallaroo.ingress.replays import ReplayQueue, ReplaySource
+from wallaroo.connectors.base import IntakeContext
 from wallaroo.ingress.sequence import SequenceWriter
 from wallaroo.ingress.sequencer import BLOCK_BYTES, EPOCH_BYTES, Sequencer
 from wallaroo.ingress.source import Source, SourceStatus
@@ -20,15 +17,7 @@ from wallaroo.ingress.unfinished import Unfinished
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from wallaroo.ingress.config import IngressConfig, SourceEndpoint
-
-LISTEN_BACKLOG = 1024
-ACCEPTED_AT_ONCE = 64
-"""How many connections are accepted before those that are open get their turn again."""
-
-# How many turns of the event loop connections that the kernel has accepted already get to be picked up.
-_LAST_TURNS = 100
-_TURNS_TO_CONNECT = 5
+    from wallaroo.ingress.config import IngressConfig
 
 
 class IngressServer:
@@ -40,24 +29,19 @@ class IngressServer:
     def __init__(self, config: IngressConfig, on_notice: Callable[[str], None]) -> None:
         self._config = config
         self.sources: dict[str, Source] = {}
-        self._servers: list[asyncio.Server] = []
-        self._generators: list[asyncio.Task[None]] = []
         self._syncing: list[asyncio.Task[None]] = []
         self._notice = on_notice
-        self._waiters: set[asyncio.Future[None]] = set()
         self._drained: asyncio.Task[None] | None = None
         self._unfinished = Unfinished(config.limits.max_unfinished, on_notice)
         self._cannot_accept = Spell(on_notice)
-        self.nudged = False
-        self.sequencer: Sequencer | None = None
         self._numbers: dict[str, int] = {}
+        context = IntakeContext(config.limits, self._unfinished, on_notice)
         with ExitStack() as opened:
             for endpoint in config.sources:
-                source = Source(endpoint, config, self._unfinished, self._appended, on_notice)
+                source = Source(endpoint, context, self._appended, config.segment_bytes)
                 opened.callback(source.close)
                 self.sources[endpoint.name] = source
-            if config.sequence:
-                self.sequencer = self._make_sequencer()
+            self.sequencer = self._make_sequencer()
             opened.pop_all()
 
     def _make_sequencer(self) -> Sequencer:
@@ -87,29 +71,18 @@ class IngressServer:
         self._notice(f"The sequence of blocks cannot be written: {error.strerror}. It is tried again.")
 
     def _appended(self, source: str, first: int, end: int, size: int) -> None:
-        self._wake()
-        if self.sequencer is not None:
-            self.sequencer.appended(self._numbers[source], first, end, size)
+        self.sequencer.appended(self._numbers[source], first, end, size)
 
     async def start(self) -> dict[str, tuple[str, int]]:
-        """Listen for every source, and return the addresses."""
+        """Start the intakes of all sources, and return the addresses of those that listen."""
         addresses = {}
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._on_trouble)
         self._syncing = [loop.create_task(source.keep_on_disk()) for source in self.sources.values()]
-        if self.sequencer is not None:
-            self._syncing.append(loop.create_task(self.sequencer.keep_on_disk()))
-        for endpoint in self._config.sources:
-            if endpoint.generator is not None or endpoint.queue:
-                self._generators.append(loop.create_task(self._generator_of(endpoint).run()))
-                continue
-            sockets = open_sockets(endpoint)
-            addresses[endpoint.name] = sockets[0].getsockname()[:2]
-            factory = self.sources[endpoint.name].new_connection
-            for sock in sockets:
-                self._servers.append(await loop.create_server(factory, sock=sock, backlog=ACCEPTED_AT_ONCE))
-                # How many may queue up is another matter; asyncio has one number for both.
-                sock.listen(LISTEN_BACKLOG)
+        self._syncing.append(loop.create_task(self.sequencer.keep_on_disk()))
+        for name, source in self.sources.items():
+            if (address := await source.intake.start()) is not None:
+                addresses[name] = address
         return addresses
 
     def _on_trouble(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -124,18 +97,6 @@ class IngressServer:
         else:
             loop.default_exception_handler(context)
 
-    def _generator_of(self, endpoint: SourceEndpoint) -> Generator | ReplaySource:
-        source = self.sources[endpoint.name]
-        if endpoint.queue:
-            queue = ReplayQueue(Path(endpoint.queue), Path(endpoint.log_directory))
-            return ReplaySource(queue, source, self._notice)
-        return Generator(endpoint.generator, source, Path(endpoint.log_directory), self._notice)
-
-    @property
-    def draining(self) -> bool:
-        """Return whether the server has stopped to accept anything, or is about to."""
-        return self._drained is not None
-
     def ends(self) -> dict[str, int]:
         """Return for each source the index after its last message."""
         return {name: source.end for name, source in self.sources.items()}
@@ -143,26 +104,6 @@ class IngressServer:
     def status(self) -> dict[str, SourceStatus]:
         """Return how the sources are doing."""
         return {name: source.status() for name, source in self.sources.items()}
-
-    def nudge(self) -> None:
-        """Make the next wait, or one that is under way, return at once."""
-        self.nudged = True
-        self._wake()
-
-    async def wait(self, known: dict[str, int], timeout: float) -> None:  # noqa: ASYNC109 - part of the protocol.
-        """Wait until a log reaches further than `known`, or for a nudge, or for `timeout` seconds."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        while not self.nudged and all(end <= known.get(name, 0) for name, end in self.ends().items()):
-            waiter: asyncio.Future[None] = loop.create_future()
-            self._waiters.add(waiter)
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await waiter
-            except TimeoutError:
-                return
-            finally:
-                self._waiters.discard(waiter)
 
     async def drain(self) -> None:
         """Stop to listen, take what has arrived already, close the connections and sync the logs."""
@@ -172,51 +113,16 @@ class IngressServer:
 
     def close(self) -> None:
         """Close the logs."""
-        for task in (*self._generators, *self._syncing):
+        for task in self._syncing:
             task.cancel()
-        for server in self._servers:
-            server.close()
         self._unfinished.close()
         self._cannot_accept.close()
         for source in self.sources.values():
             source.close()
-        if self.sequencer is not None:
-            self.sequencer.close()
-
-    def _wake(self) -> None:
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self.sequencer.close()
 
     async def _drain(self) -> None:
-        for _ in range(_LAST_TURNS):
-            if not self._connections_waiting():
-                break
-            await asyncio.sleep(0)
-        for generator in self._generators:
-            generator.cancel()
-        for server in self._servers:
-            server.close()
-        # It takes the event loop a few turns to go from an accepted socket to a connection.
-        for _ in range(_TURNS_TO_CONNECT):
-            await asyncio.sleep(0)
-        for source in self.sources.values():
-            source.read_rest()
-        for _ in range(_LAST_TURNS):
-            if all(source.is_empty for source in self.sources.values()):
-                break
-            await asyncio.sleep(0)
-        self._sync()
-
-    def _sync(self) -> None:
+        await asyncio.gather(*(source.intake.drain() for source in self.sources.values()))
         for source in self.sources.values():
             source.sync()
-        if self.sequencer is not None:
-            self.sequencer.sync()
-
-    def _connections_waiting(self) -> bool:
-        poll = select.poll()
-        for server in self._servers:
-            for sock in server.sockets:
-                poll.register(sock.fileno(), select.POLLIN)
-        return bool(poll.poll(0))
+        self.sequencer.sync()

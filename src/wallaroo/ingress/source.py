@@ -1,4 +1,4 @@
-"""A source: its log, its connections, and when to stop reading from them."""
+"""A source: its log, what adds messages to it, and when to hold that back."""
 
 from __future__ import annotations
 
@@ -9,21 +9,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from wallaroo.errors import WallarooError
+from wallaroo.connectors.kinds import source_kind_called
 from wallaroo.files import room_in
-from wallaroo.ingress.connection import Connection
-from wallaroo.ingress.framing import Framer, FramingError
 from wallaroo.ingress.log import LogWriter
 from wallaroo.ingress.log_reader import LogReader
-from wallaroo.ingress.telling import Spell, Summary
+from wallaroo.ingress.telling import Spell
 from wallaroo.sizes import readable_size
-from wallaroo.topology.model import instance_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from wallaroo.ingress.config import IngressConfig, SourceEndpoint
-    from wallaroo.ingress.unfinished import Unfinished
+    from wallaroo.connectors.base import IntakeContext
+    from wallaroo.ingress.config import SourceEndpoint
 
 SYNC_SECONDS = 1.0
 """How often a log is forced to the disk: what is older survives a power failure."""
@@ -33,9 +30,6 @@ ROOM_LEFT = 32 << 20
 
 RETRY_SECONDS = 1.0
 """How often a log that could not be written is tried again."""
-
-REST_BYTES = 64 << 20
-"""How much is taken in at the end of what has arrived already: senders that never stop could keep us for ever."""
 
 
 class SourceStatus(TypedDict):
@@ -51,7 +45,7 @@ class SourceStatus(TypedDict):
 
 
 class Source:
-    """Appends what its connections receive to a log, and holds them back when it cannot keep up.
+    """Appends what its intake receives to a log, and holds that back when it cannot keep up.
 
     There are two reasons to hold back: the log has reached its limit, or the disk does not take more. In the
     second case what was already read waits in memory: nothing that left the sender's socket is lost.
@@ -60,22 +54,16 @@ class Source:
     def __init__(
         self,
         endpoint: SourceEndpoint,
-        config: IngressConfig,
-        unfinished: Unfinished,
+        context: IntakeContext,
         on_append: Callable[[str, int, int, int], None],
-        on_notice: Callable[[str], None],
+        segment_bytes: int,
     ) -> None:
         self.name = endpoint.name
-        self._decoder = instance_of(endpoint.decoder)
-        self._limits = config.limits
-        self._unfinished = unfinished
+        self._limits = context.limits
         self._on_append = on_append
-        self._notice = on_notice
-        self._closings = Summary(endpoint.name, on_notice)
-        self._fullness = Spell(on_notice)
-        self._unforced = Spell(on_notice)
-        self._connections: set[Connection] = set()
-        self._closed = False
+        self._notice = context.notice
+        self._fullness = Spell(context.notice)
+        self._unforced = Spell(context.notice)
         self._full = False
         self._unwritten: list[list[bytes]] = []
         self._room = 0
@@ -83,25 +71,14 @@ class Source:
         self._delivered = 0
         self._total_messages = 0
         self._total_bytes = 0
-        try:
-            # A decoder that cannot work is found out now rather than with the first connection.
-            self._framer()
-        except FramingError as error:
-            raise WallarooError(f"Pipeline {self.name!r} cannot frame its messages: {error}.") from error
-        segment_bytes = min(config.segment_bytes, self._limits.segment_bytes)
-        self._log = LogWriter(Path(endpoint.log_directory), segment_bytes=segment_bytes)
+        self.directory = Path(endpoint.log_directory)
+        self.intake = source_kind_called(endpoint.kind).intake(endpoint.config, endpoint.place, self, context)
+        self._log = LogWriter(self.directory, segment_bytes=min(segment_bytes, self._limits.segment_bytes))
         for text in self._log.dropped:
             self._notice(text)
         # Before anybody can connect: after a power failure the log may end before what was already processed.
         self.advance(endpoint.known)
         self._check_room()
-
-    def new_connection(self) -> Connection:
-        """Return the protocol for a connection that was accepted."""
-        return Connection(self, self._framer(), self._unfinished)
-
-    def _framer(self) -> Framer:
-        return Framer(self._decoder, self._limits.max_message_size)
 
     @property
     def end(self) -> int:
@@ -110,7 +87,7 @@ class Source:
 
     def pieces_from(self, index: int, size: int) -> Iterator[tuple[int, int]]:
         """Yield the ranges, of about `size` bytes each, of the messages in the log from `index` on."""
-        log = LogReader(self._log.directory)
+        log = LogReader(self.directory)
         while index < self.end:
             end = log.limit(index, size, self.end)
             yield index, end
@@ -143,7 +120,7 @@ class Source:
     def status(self) -> SourceStatus:
         """Return how the source is doing."""
         return SourceStatus(
-            connections=len(self._connections),
+            connections=self.intake.connections,
             start=self._log.start,
             end=self._log.end,
             backlog_bytes=self.backlog_bytes,
@@ -151,35 +128,6 @@ class Source:
             total_messages=self._total_messages,
             total_bytes=self._total_bytes,
         )
-
-    def opened(self, connection: Connection) -> None:
-        """Take note of a new connection, or close it if there are too many, or if nothing is accepted any more."""
-        if self._closed:
-            connection.close()
-            return
-        if len(self._connections) >= self._limits.max_connections:
-            connection.give_up(
-                "one too many",
-                f": {len(self._connections):,} are open already, and more are not accepted (--max-connections).",
-            )
-            return
-        self._connections.add(connection)
-        if self.held_back:
-            connection.hold(self)
-
-    def closed(self, connection: Connection) -> None:
-        """Take note that a connection is closed, and tell if it was closed inside a message."""
-        self._connections.discard(connection)
-        if connection.pending:
-            self._closings.tell(
-                connection.peer,
-                "inside a message",
-                f" inside a message: {connection.pending} bytes of an unfinished message were dropped.",
-            )
-
-    def refused(self, connection: Connection, kind: str, reason: str) -> None:
-        """Tell why a connection is closed."""
-        self._closings.tell(connection.peer, kind, reason)
 
     def received(self, payloads: list[bytes]) -> None:
         """Append messages to the log."""
@@ -192,10 +140,10 @@ class Source:
             self._append(payloads)
         except OSError as error:
             self._unwritten.append(payloads)
-            self._hold_back()
+            self.intake.hold()
             self._retry = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._try_again)
             self._notice(
-                f"The log of {self.name!r} in {self._log.directory} cannot be written: {error.strerror}. "
+                f"The log of {self.name!r} in {self.directory} cannot be written: {error.strerror}. "
                 f"Nothing is read from its senders until it can; free some space or repair the disk."
             )
         else:
@@ -217,18 +165,6 @@ class Source:
                 f"The log of {self.name!r} ended at message {end}, but messages up to {index} were known: "
                 f"those between are lost, as after a power failure. It goes on with message {index}."
             )
-
-    def read_rest(self) -> None:
-        """Read what has already arrived on the connections, in turns, and close them."""
-        left = REST_BYTES
-        reading = list(self._connections)
-        while reading and left > 0 and not self._unwritten:
-            connection = reading.pop(0)
-            if taken := connection.read_rest(left):
-                left -= taken
-                reading.append(connection)
-        for connection in list(self._connections):
-            connection.close()
 
     def sync(self) -> None:
         """Force the log to the disk."""
@@ -255,15 +191,12 @@ class Source:
                 self._unforced.end(f"The log of {self.name!r} is forced to the disk again.")
 
     def close(self) -> None:
-        """Close the connections, write what still waits, if that is possible, and close the log."""
-        self._closed = True
-        for connection in self._connections:
-            connection.close()
+        """Take nothing more, write what still waits, if that is possible, and close the log."""
+        self.intake.close()
         if self._retry is not None:
             self._retry.cancel()
         self._fullness.close()
         self._unforced.close()
-        self._closings.close()
         self._room = sys.maxsize
         try:
             self._write_waiting()
@@ -274,11 +207,6 @@ class Source:
                 f"The log of {self.name!r} could not be written at the end: {error}. "
                 f"{lost} messages that were received are lost."
             )
-
-    @property
-    def is_empty(self) -> bool:
-        """Return whether there is no connection."""
-        return not self._connections
 
     def _append(self, payloads: list[bytes]) -> None:
         self._leave_room()
@@ -293,7 +221,7 @@ class Source:
     def _leave_room(self) -> None:
         """Refuse to fill the disk up. The log gets shorter only as long as the rest of the application can write."""
         if self._room <= 0:
-            self._room = room_in(self._log.directory) - ROOM_LEFT
+            self._room = room_in(self.directory) - ROOM_LEFT
         if self._room <= 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -306,7 +234,7 @@ class Source:
         limit = self._limits.max_log
         if not self._full and self._log.disk_bytes > limit and self._log.committed < self._log.end:
             self._full = True
-            self._hold_back()
+            self.intake.hold()
             self._fullness.begin(
                 f"The log of {self.name!r} has reached its limit of {readable_size(limit)} (--max-log): its senders "
                 f"have to wait until the application has processed some of it."
@@ -334,12 +262,6 @@ class Source:
         self._notice(f"The log of {self.name!r} can be written again.")
         self._go_on()
 
-    def _hold_back(self) -> None:
-        for connection in self._connections:
-            connection.hold(self)
-
     def _go_on(self) -> None:
-        if self.held_back:
-            return
-        for connection in self._connections:
-            connection.release(self)
+        if not self.held_back:
+            self.intake.release()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from wallaroo.errors import WallarooParameterError
 from wallaroo.topology import validate
-from wallaroo.topology.endpoints import sink_list_mistakes, sink_mistakes, source_mistakes
+from wallaroo.topology.endpoints import listening_mistakes, sink_list_mistakes, sink_mistakes, source_mistakes
 from wallaroo.topology.inspection import MISSING, label
 from wallaroo.topology.levels import order_mistakes
 from wallaroo.topology.lines import SINK_METHODS, Line, one_line_for_each_source
@@ -74,7 +74,7 @@ def _application(
         *assembly.mistakes,
         *validate.pipeline_name_mistakes(pipelines),
         *validate.step_name_mistakes(pipelines),
-        *validate.listening_mistakes(pipelines),
+        *listening_mistakes(pipelines),
         *order_mistakes(pipelines),
     ]
     if mistakes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from wallaroo.connectors.kinds import source_kind
 from wallaroo.topology.model import Application, KeyBy, Pipeline, State, StateComputation, Step
 
 Description = Mapping[str, Any]
@@ -19,7 +20,7 @@ def describe(application: Application) -> Description:
 def _pipeline(pipeline: Pipeline) -> Description:
     return {
         "name": pipeline.name,
-        "source": "makes its messages" if hasattr(pipeline.source, "generator") else "has a decoder",
+        "source": source_kind(pipeline.source).nature,
         "steps": [_step(step) for step in pipeline.steps],
         "sinks": len(pipeline.sinks),
     }

@@ -63,6 +63,15 @@ def label(thing: Any) -> str:
     return f"{type(thing).__name__}(...)"
 
 
+def bare_label(thing: Any) -> str:
+    """Return the name of an object, or of its class, without what tells the two apart.
+
+    >>> bare_label(len), bare_label(object())
+    ('len', 'object')
+    """
+    return label(thing).removesuffix("(...)")
+
+
 def a_kind_of(thing: Any) -> str:
     """Return what `thing` is, in words that fit behind "got".
 

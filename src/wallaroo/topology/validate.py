@@ -5,11 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Iterator, Sequence
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.errors import WallarooParameterError
-from wallaroo.topology.addresses import clash
 from wallaroo.topology.inspection import MISSING, a_kind_of, accepts, call_text, label
 from wallaroo.topology.model import REPLAYS, KeyBy
 
@@ -289,21 +286,3 @@ def step_name_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
                     f"pipeline {pipeline.name!r}: two different steps are called {step.name!r}: give each a "
                     "name of its own"
                 )
-
-
-def listening_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
-    """Check that no two sources listen on the same address."""
-    listening: list[tuple[Pipeline, tuple[str, int]]] = []
-    for pipeline in pipelines:
-        try:
-            address = getattr(pipeline.source, "address", None)
-        except WallarooParameterError:
-            continue
-        if address is not None and isinstance(address[0], str):
-            listening.append((pipeline, address))
-    for (one, address), (other, same) in combinations(listening, 2):
-        if clash(address, same):
-            yield (
-                f"the pipelines {one.name!r} and {other.name!r} both listen on {address[0]}:{address[1]}: "
-                "give each source a port of its own"
-            )

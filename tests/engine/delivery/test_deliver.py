@@ -12,7 +12,7 @@ import pytest
 from tests.engine.delivery.told import Told
 
 from wallaroo.connectors.base import StoppedError
-from wallaroo.connectors.batch_frames import ANSWER, HEADER, MAGIC
+from wallaroo.connectors.tcp.batch_frames import ANSWER, HEADER, MAGIC
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.hand_ins import HandIns
 from wallaroo.engine.delivery.ledger import Ledger

@@ -51,14 +51,10 @@ def test_fail_stops_at_the_first_error_and_tells_all_of_it():
         "Pipeline 'words', step 'count' failed for the message 'a', with the key 'k', from message 3 of 'words'"
     )
     assert lines[1:4] == LETTER["traceback"].splitlines()
-    assert lines[4].startswith("The application stops, as --on-error fail says. Nothing of this batch has been sent")
+    assert lines[4].startswith(
+        "The application stops, as --on-error fail says. Nothing of this block of messages has been sent"
+    )
     assert stopped.value.exit_code == 7
-
-
-def test_fail_does_not_wait_for_a_batch_whose_messages_kill_workers():
-    policy("10/s")[0].judge_fatal("step 1 ('count' of 'words')")
-    with pytest.raises(ErrorPolicyError, match=r"Workers have died, twice, at step 1 \('count' of 'words'\)"):
-        policy("fail")[0].judge_fatal("step 1 ('count' of 'words')")
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("10/s", 1), ("10/min", 60), ("10/h", 3600)])

@@ -5,7 +5,7 @@ import pytest
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import COMMIT, Home
 from wallaroo.engine.directory.resume import (
-    check_sources,
+    check_work_left,
     fitted,
     layout_for,
     skip_what_is_damaged,
@@ -93,6 +93,7 @@ def test_states_go_on_wherever_they_are_now(visiting, before, now, after, change
     fit = fitted(recorded, visiting(now))
     assert (describe(fit.layout), fit.change) == (after, change)
     assert fit.layout.buckets == 4
+    assert fit.gone == set(before.replace(" ", "").lower()) - set(now.lower())
 
 
 def test_a_state_that_comes_back_is_known(visiting):
@@ -143,9 +144,9 @@ class TestPipelinesThatCameOrWent:
     def check(self, home):
         """Return a function that starts the application with these pipelines, and returns what was said."""
 
-        def look(*names):
+        def look(*names, gone=()):
             said = []
-            check_sources(home, Commits(home.path / COMMIT), names, said.append)
+            check_work_left(home, Commits(home.path / COMMIT), names, gone, said.append)
             return said
 
         sequenced(home, ["words", "orders"], [("words", 0, 4), ("orders", 0, 3)], [("words", 4, 9)])
@@ -170,6 +171,15 @@ class TestPipelinesThatCameOrWent:
         with pytest.raises(DirectoryError, match=r"messages of the pipeline 'words', which the application no longer"):
             check("orders")
 
+    def test_what_is_under_way_needs_its_states(self, home, check):
+        commit(home, 1, words=4, orders=3)
+        with pytest.raises(
+            DirectoryError, match=r"changes the states 'one', 'two', which the application no longer has"
+        ):
+            check("words", "orders", gone=["two", "one"])
+        commit(home, 2, words=9, orders=3)
+        assert check("words", "orders", gone=["two", "one"]) == []
+
     def test_a_damaged_sequence_is_told_with_what_to_do(self, home, check, monkeypatch):
         monkeypatch.setattr("wallaroo.ingress.sequence.SEGMENT_BYTES", 100)
         sequenced(home, ["words", "orders"], *[[("words", at, at + 1)] for at in range(9, 30)])
@@ -184,7 +194,7 @@ class TestPipelinesThatCameOrWent:
 
 
 def test_a_directory_without_a_sequence_has_nothing_under_way(home):
-    check_sources(home, Commits(home.path / COMMIT), ["words"], pytest.fail)
+    check_work_left(home, Commits(home.path / COMMIT), ["words"], ["state"], pytest.fail)
 
 
 def test_messages_that_wait_are_counted(home):

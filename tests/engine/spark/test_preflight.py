@@ -5,40 +5,14 @@ import socket
 import pytest
 
 from wallaroo.engine.spark.memory import LEAST, available, check_memory
-from wallaroo.engine.spark.preflight import check_master, check_receivers
+from wallaroo.engine.spark.preflight import check_connectors, check_master
 from wallaroo.errors import AddressError, SparkStartError
 
 
-@pytest.fixture
-def name_server(monkeypatch):
-    """Return a function that makes every look-up of a name fail in one way."""
-
-    def answers(code, text):
-        def fail(*_args, **_options):
-            raise socket.gaierror(code, text)
-
-        monkeypatch.setattr(socket, "getaddrinfo", fail)
-
-    return answers
-
-
-def test_receivers_with_a_name_or_an_address_are_waited_for(make):
-    check_receivers([make.pipeline("p", encoders=[str, repr], port=1), make.pipeline("q", encoders=[])])
-
-
-def test_a_name_that_nobody_has_is_refused(make, name_server):
-    name_server(socket.EAI_NONAME, "Name or service not known")
-    with pytest.raises(AddressError) as refused:
-        check_receivers([make.pipeline("p", port=7002)])
-    assert str(refused.value) == (
-        "Pipeline 'p' cannot send to 127.0.0.1:7002: the name '127.0.0.1' is not known (name or service not known). "
-        "Give the receiver's name or address."
-    )
-
-
-def test_a_name_server_that_does_not_answer_decides_nothing(make, name_server):
-    name_server(socket.EAI_AGAIN, "Temporary failure in name resolution")
-    check_receivers([make.pipeline("p", port=7002)])
+def test_the_kinds_of_all_sources_and_sinks_are_asked(make):
+    check_connectors([make.pipeline("p", encoders=[str, repr], port=1), make.pipeline("q", encoders=[])])
+    with pytest.raises(AddressError, match=r"Pipeline 'q' cannot send to .*: a receiver has a port of its own"):
+        check_connectors([make.pipeline("p", port=1), make.pipeline("q", port=0)])
 
 
 def test_one_master_of_several_is_enough():

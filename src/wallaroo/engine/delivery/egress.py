@@ -5,13 +5,10 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from functools import partial
 
-from wallaroo.api.configs import TCPSinkConfig
-from wallaroo.connectors.base import Notice, SinkConnection
+from wallaroo.connectors.base import Notice, SinkConnection, SinkContext
 from wallaroo.connectors.batch import Batch
-from wallaroo.connectors.tcp import TcpSink
-from wallaroo.connectors.tcp_once import ConfirmedTcpSink
+from wallaroo.connectors.kinds import sink_kind
 from wallaroo.engine.counts import Counts
 from wallaroo.engine.delivery.dead_letters import DeadLetters
 from wallaroo.engine.delivery.error_policy import ErrorPolicy
@@ -61,11 +58,12 @@ class Egress:
         self._notice = notice
         self._effectively_once = effectively_once
         self._sources = plan.sources
+        context = SinkContext(stopping, notice, self._ledger.id, effectively_once)
         self._connections: dict[str, SinkConnection] = {}
         self._routes: dict[int, str] = {}
         for route in plan.routes:
             if isinstance(route, SinkRoute):
-                self._routes[route.number] = self._connect(route, stopping).name
+                self._routes[route.number] = self._connect(route, context).name
         self._next = self._printed = self._furthest = commits.block
         self._ends: dict[str, int] = {}
         """Up to which message of each source blocks have been delivered since the last commit."""
@@ -80,24 +78,14 @@ class Egress:
         self.failure: BaseException | None = None
         """What has ended the delivery."""
 
-    def _connect(self, route: SinkRoute, stopping: threading.Event) -> SinkConnection:
-        assert isinstance(route.sink, TCPSinkConfig)
-        kind = partial(ConfirmedTcpSink, application=self._ledger.id) if self._effectively_once else TcpSink
-        sink = kind(*route.sink.address, stopping=stopping, notice=self._notice)
+    def _connect(self, route: SinkRoute, context: SinkContext) -> SinkConnection:
+        sink = sink_kind(route.sink).connection(route.sink, context)
         # Sinks with the same address share a connection: a receiver such as `nc -l` takes only one.
         return self._connections.setdefault(sink.name, sink)
 
     def sum_up(self) -> None:
         """Tell, when it is time, how often errors have come back."""
         self._dead_letters.sum_up()
-
-    def judge_fatal(self, step: str) -> None:
-        """Take note that a message has killed its worker, twice, at a step.
-
-        Raises:
-            ErrorPolicyError: The first message that fails is to be the end.
-        """
-        self._policy.judge_fatal(step)
 
     def start(self) -> None:
         """Begin to deliver, and look for the receivers, so that one that is missing is missed at the start."""

@@ -61,18 +61,6 @@ class ErrorPolicy:
             unit = {"s": "second", "min": "minute", "h": "hour"}[self._on_error.per]
             self._stop_at(f"{failed:,} dead letters in the last {unit}", letters[-1])
 
-    def judge_fatal(self, step: str) -> None:
-        """Take note of a message that will be a dead letter, because workers have died of it, before its batch is done.
-
-        Raises:
-            ErrorPolicyError: The application is not to go on.
-        """
-        if self._on_error.text == FAIL:
-            _stop(
-                f"Workers have died, twice, at {step} for the same message.\n"
-                f"The application stops, as --on-error fail says. {_WAY_ON}"
-            )
-
     def _stop_at(self, count: str, last: Letter) -> NoReturn:
         _stop(
             f"{described(last)}\nThe application stops: {count}, more than --on-error {self._on_error.text} allows. "
@@ -81,8 +69,8 @@ class ErrorPolicy:
 
 
 _WAY_ON = (
-    "Nothing of this batch has been sent or kept. When the program is mended, the same command goes on with the "
-    "messages of this batch."
+    "Nothing of this block of messages has been sent or kept. When the program is mended, the same command goes on "
+    "with them."
 )
 
 

@@ -30,6 +30,8 @@ class Fit:
 
     layout: Layout
     change: str = ""
+    gone: frozenset[str] = frozenset()
+    """States that were used up to now."""
 
 
 def layout_for(home: Home, application: Application, buckets: int) -> Fit:
@@ -65,7 +67,8 @@ def fitted(recorded: Layout, pipelines: Sequence[Pipeline]) -> Fit:
         buckets=recorded.buckets,
         unused=frozenset(known - now.states.keys()),
     )
-    return Fit(layout, "; ".join(_changes(recorded, layout, [name for name in now.states if name not in known])))
+    change = "; ".join(_changes(recorded, layout, [name for name in now.states if name not in known]))
+    return Fit(layout, change, layout.unused - recorded.unused)
 
 
 def _changed_kinds(recorded: Layout, now: Layout) -> Iterator[str]:
@@ -90,11 +93,13 @@ def _listed(names: list[str]) -> str:
     return f"state{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
-def check_sources(home: Home, commits: Commits, sources: Collection[str], say: Notice) -> None:
+def check_work_left(home: Home, commits: Commits, sources: Collection[str], gone: Collection[str], say: Notice) -> None:
     """Check that all that is still to be computed can be; tell what the last run has left to do.
 
+    `sources` are those that the application has now, `gone` the states that it no longer has.
+
     Raises:
-        DirectoryError: Blocks that have to be computed have messages of a pipeline that is gone.
+        DirectoryError: What has to be computed needs a pipeline or a state that is gone.
         LogCorruptError: Some of these blocks cannot be read.
     """
     names = known_names(home.sequence, ())
@@ -103,17 +108,22 @@ def check_sources(home: Home, commits: Commits, sources: Collection[str], say: N
         under_way = under_way or bool(block.ranges)
         for each in block.ranges:
             if names[each.source] not in sources:
-                raise DirectoryError(
-                    f"What was under way has messages of the pipeline {names[each.source]!r}, which the application no "
-                    "longer has.\nStart it once more with that pipeline, so that they are processed, or start fresh "
-                    "with --reset, which keeps what is there in a folder of its own."
-                )
+                raise _needed(f"has messages of the pipeline {names[each.source]!r}")
+    if under_way and gone:
+        raise _needed(f"changes the {_listed(sorted(gone))}")
     if under_way:
         say("  finishing   what the last run had under way; its receivers have to be there")
     waiting = unprocessed(home, commits)
     for source in sorted(set(names) - set(sources)):
         if number := waiting.get(home.log_of(source)):
             say(f"  waiting     {number:,} messages for {source!r}, a pipeline that is no longer there; they are kept")
+
+
+def _needed(what: str) -> DirectoryError:
+    return DirectoryError(
+        f"What was under way {what}, which the application no longer has.\nStart it once more as it was, and stop it, so "
+        "that this is finished, or start fresh with --reset, which keeps what is there in a folder of its own."
+    )
 
 
 def unprocessed(home: Home, commits: Commits) -> dict[Path, int]:

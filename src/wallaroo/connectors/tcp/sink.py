@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from wallaroo.connectors.acknowledged import raise_if_broken, unacknowledged
 from wallaroo.connectors.base import Notice, StoppedError
 from wallaroo.connectors.batch import Batch, Body
-from wallaroo.connectors.dialing import dial
+from wallaroo.connectors.tcp.acknowledged import raise_if_broken, unacknowledged
+from wallaroo.connectors.tcp.dialing import dial
 from wallaroo.connectors.troubles import Trouble
 
 _FIRST_RETRY_SECONDS = 0.1

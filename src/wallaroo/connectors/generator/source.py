@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import pickle
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from wallaroo.ingress.source import Source
+from wallaroo.connectors.base import Notice, SourceLog
+from wallaroo.connectors.intake import IntakeTask
 from wallaroo.topology.model import instance_of
 
 _VALUES_AT_ONCE = 1000
@@ -21,13 +20,14 @@ _BACKLOG_BYTES = 4 << 20
 """How far a generator runs ahead of the engine: further would only fill the disk."""
 
 
-class Generator:
+class Generator(IntakeTask):
     """Makes values with `initial_value()` and `apply(value)` until one is None."""
 
-    def __init__(self, target: Any, source: Source, directory: Path, notice: Callable[[str], None]) -> None:
+    def __init__(self, target: Any, log: SourceLog, notice: Notice) -> None:
+        super().__init__()
         self._generator = instance_of(target)
-        self._source = source
-        self._place = directory / "generator"
+        self._log = log
+        self._place = log.directory / "generator"
         self._notice = notice
 
     async def run(self) -> None:
@@ -38,7 +38,7 @@ class Generator:
                 value = await self._go_on_from(value)
         except Exception as error:  # noqa: BLE001 - user code
             self._notice(
-                f"The generator of {self._source.name!r} failed with {type(error).__name__}: {error}. "
+                f"The generator of {self._log.name!r} failed with {type(error).__name__}: {error}. "
                 "It makes no more values; the application goes on with those it made."
             )
 
@@ -49,10 +49,10 @@ class Generator:
             # In a thread: user code may take its time, and other sources must not wait for it.
             return await asyncio.to_thread(self._some, made)
         finally:
-            self._source.received([pickle.dumps(each, pickle.HIGHEST_PROTOCOL) for each in made])
-            if not self._source.held_back:
+            self._log.received([pickle.dumps(each, pickle.HIGHEST_PROTOCOL) for each in made])
+            if not self._log.held_back:
                 self._remember(made[-1])
-            while self._source.backlog_bytes > _BACKLOG_BYTES or self._source.held_back:  # noqa: ASYNC110
+            while self._log.backlog_bytes > _BACKLOG_BYTES or self._log.held_back:  # noqa: ASYNC110
                 await asyncio.sleep(_SECONDS_AT_ONCE)  # Nobody tells when there is room again; looking is cheap.
 
     def _some(self, made: list[Any]) -> Any:
@@ -65,11 +65,11 @@ class Generator:
         return value
 
     def _first(self) -> Any:
-        return self._resumed() if self._source.end else self._generator.initial_value()
+        return self._resumed() if self._log.end else self._generator.initial_value()
 
     def _remember(self, last: Any) -> None:
         new = self._place.with_suffix(".new")
-        new.write_bytes(pickle.dumps((self._source.end, last), pickle.HIGHEST_PROTOCOL))
+        new.write_bytes(pickle.dumps((self._log.end, last), pickle.HIGHEST_PROTOCOL))
         new.replace(self._place)
 
     def _resumed(self) -> Any:
@@ -79,7 +79,7 @@ class Generator:
         else:
             known, value = 1, self._generator.initial_value()
         # The place is noted after the log is written, so it can be behind, never ahead.
-        for _ in range(self._source.end - known + 1):
+        for _ in range(self._log.end - known + 1):
             if value is None:
                 return None
             value = self._generator.apply(value)

@@ -1,15 +1,16 @@
 """A source that makes its own messages."""
 
 import pickle
+import time
 
 import wallaroo
 from wallaroo.ingress.client import IngressClient
-from wallaroo.ingress.config import IngressConfig, SourceEndpoint
+from wallaroo.ingress.config import IngressConfig, endpoint_of
 from wallaroo.ingress.log import LogReader
 from wallaroo.ingress.process import IngressProcess
 
-from ..programs import instructions_for  # noqa: TID252 - tests are not installed
-from .conftest import TOKEN
+from ...ingress.conftest import TOKEN, stays_at, wait_for_end  # noqa: TID252
+from ...programs import instructions_for  # noqa: TID252 - tests are not installed
 
 
 def make_generator(most):
@@ -29,9 +30,12 @@ class Generating:
 
     def __init__(self, directory, generator):
         self.log = directory / "numbers"
-        endpoint = SourceEndpoint("numbers", "", 0, None, str(self.log))
-        program = instructions_for({"numbers": wallaroo.GenSourceConfig(generator)}, directory)
-        config = IngressConfig([endpoint], str(directory / "control"), TOKEN, program=program)
+        source = wallaroo.GenSourceConfig(generator)
+        endpoint = endpoint_of("numbers", source, str(self.log))
+        program = instructions_for({"numbers": source}, directory)
+        config = IngressConfig(
+            [endpoint], str(directory / "control"), TOKEN, str(directory / "sequence"), program=program
+        )
         self.notices = []
         self.process = IngressProcess(config, self.notices.append)
         self.client = IngressClient(config.control_path, TOKEN)
@@ -45,9 +49,7 @@ class Generating:
         self.process.stop()
 
     def wait_for(self, end):
-        while (reached := self.client.wait({"numbers": end - 1}, 10).ends["numbers"]) < end:
-            pass
-        return reached
+        return wait_for_end(self.client, "numbers", end)
 
     def values(self):
         reader = LogReader(self.log)
@@ -88,10 +90,10 @@ def test_does_not_run_far_ahead_of_the_engine(tmp_path):
     with Generating(tmp_path, Long) as generating:
         generating.wait_for(40)
         held = generating.client.status()["numbers"]["end"]
-        while held != generating.client.wait({"numbers": held}, 1).ends["numbers"]:
+        while not stays_at(generating.client, "numbers", held, 1):
             held = generating.client.status()["numbers"]["end"]
         assert held < 1200
-        generating.client.commit({"numbers": held})
+        generating.client.committed(0, {"numbers": held})
         generating.wait_for(held + 40)
 
 
@@ -105,7 +107,7 @@ def test_a_generator_that_fails_is_told(tmp_path):
 
     with Generating(tmp_path, Bad) as generating:
         while not generating.notices:
-            generating.client.wait({"numbers": 0}, 0.1)
+            time.sleep(0.005)
         assert generating.values() == [1]
         assert "ZeroDivisionError" in generating.notices[0]
         assert "'numbers'" in generating.notices[0]

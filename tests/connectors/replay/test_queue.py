@@ -7,16 +7,16 @@ import threading
 
 import pytest
 
-from wallaroo.api.generators import PickleDecoder
+from wallaroo.connectors.replay.kind import ReplaySourceConfig
+from wallaroo.connectors.replay.queue import ReplayQueue
 from wallaroo.ingress.client import IngressClient
-from wallaroo.ingress.config import IngressConfig, SourceEndpoint
+from wallaroo.ingress.config import IngressConfig, endpoint_of
 from wallaroo.ingress.log import LogReader, LogWriter
 from wallaroo.ingress.process import IngressProcess
-from wallaroo.ingress.replays import ReplayQueue
 from wallaroo.ingress.server import IngressServer
 from wallaroo.topology.model import REPLAYS
 
-from .conftest import TOKEN, until
+from ...ingress.conftest import TOKEN, until, wait_for_end  # noqa: TID252 - tests are not installed
 
 
 def letters(*ids):
@@ -30,8 +30,8 @@ class Replaying:
         self.log = directory / "log"
         self.file = directory / "replays.jsonl"
         self.queue = ReplayQueue(self.file, self.log)
-        endpoint = SourceEndpoint(REPLAYS, "", 0, PickleDecoder, str(self.log), queue=str(self.file))
-        config = IngressConfig([endpoint], str(directory / "control"), TOKEN)
+        endpoint = endpoint_of(REPLAYS, ReplaySourceConfig(str(self.file)), str(self.log))
+        self.config = config = IngressConfig([endpoint], str(directory / "control"), TOKEN, str(directory / "sequence"))
         self.notices = []
         self.process = IngressProcess(config, self.notices.append)
         self.client = IngressClient(config.control_path, TOKEN)
@@ -46,8 +46,7 @@ class Replaying:
         self.process.stop()
 
     def wait_for(self, end):
-        while self.client.wait({REPLAYS: end - 1}, 10).ends[REPLAYS] < end:
-            pass
+        wait_for_end(self.client, REPLAYS, end)
 
     def taken(self):
         reader = LogReader(self.log)
@@ -162,8 +161,7 @@ def test_a_spoiled_line_is_told_and_the_letters_behind_it_keep_their_numbers(rep
     notices = []
 
     async def take():
-        endpoint = SourceEndpoint(REPLAYS, "", 0, PickleDecoder, str(replaying.log), queue=str(replaying.file))
-        server = IngressServer(IngressConfig([endpoint], str(replaying.log.parent / "control"), TOKEN), notices.append)
+        server = IngressServer(replaying.config, notices.append)
         try:
             await server.start()
             await until(lambda: server.ends() == {REPLAYS: 4})

@@ -2,7 +2,7 @@
 
 import socket
 
-from wallaroo.connectors.dialing import dial
+from wallaroo.connectors.tcp.dialing import dial
 
 
 def test_a_connection_asks_whether_a_silent_receiver_is_still_there():

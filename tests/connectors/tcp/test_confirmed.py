@@ -11,7 +11,7 @@ import pytest
 
 from wallaroo.connectors.base import StoppedError
 from wallaroo.connectors.batch import Batch
-from wallaroo.connectors.tcp_once import ConfirmedTcpSink
+from wallaroo.connectors.tcp.confirmed import ConfirmedTcpSink
 
 PATIENCE = 60
 APPLICATION = "6f1c3f0d8a3b4b0f9d0a6a1f2f3e4d5c"
@@ -127,8 +127,8 @@ def test_a_receiver_that_ends_its_side_and_stops_reading_is_not_waited_for(sink)
 
 
 def test_a_receiver_that_knows_nothing_of_confirming_is_told_once(sink, monkeypatch):
-    monkeypatch.setattr("wallaroo.connectors.tcp_once._PATIENCE_SECONDS", 0.01)
-    monkeypatch.setattr("wallaroo.connectors.tcp._LOOK_AROUND_SECONDS", 0.01)
+    monkeypatch.setattr("wallaroo.connectors.tcp.confirmed._PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("wallaroo.connectors.tcp.sink._LOOK_AROUND_SECONDS", 0.01)
     done = sink.deliver(7, b"hello")
     connection = sink.accept()
     assert "has not confirmed it. Is it one for --effectively-once?" in sink.notices.get(timeout=PATIENCE)
@@ -140,8 +140,8 @@ def test_a_receiver_that_knows_nothing_of_confirming_is_told_once(sink, monkeypa
 
 
 def test_stopping_while_a_batch_is_not_confirmed(sink, monkeypatch):
-    monkeypatch.setattr("wallaroo.connectors.tcp._PATIENCE_WHEN_STOPPING_SECONDS", 0.1)
-    monkeypatch.setattr("wallaroo.connectors.tcp._LOOK_AROUND_SECONDS", 0.01)
+    monkeypatch.setattr("wallaroo.connectors.tcp.sink._PATIENCE_WHEN_STOPPING_SECONDS", 0.1)
+    monkeypatch.setattr("wallaroo.connectors.tcp.sink._LOOK_AROUND_SECONDS", 0.01)
     done = sink.deliver(7, b"hello")
     sink.accept()
     sink.stopping.set()

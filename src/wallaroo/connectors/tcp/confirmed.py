@@ -13,8 +13,8 @@ import time
 
 from wallaroo.connectors.base import Notice
 from wallaroo.connectors.batch import Batch
-from wallaroo.connectors.batch_frames import ANSWER, HEADER, MAGIC, stream_id
-from wallaroo.connectors.tcp import TcpSink
+from wallaroo.connectors.tcp.batch_frames import ANSWER, HEADER, MAGIC, stream_id
+from wallaroo.connectors.tcp.sink import TcpSink
 from wallaroo.connectors.troubles import Trouble
 
 _PATIENCE_SECONDS = 10.0

@@ -12,14 +12,15 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from wallaroo.connectors.base import Notice, SourceLog
+from wallaroo.connectors.intake import IntakeTask
 from wallaroo.files import write_atomically
 from wallaroo.ingress.log_reader import LogReader
-from wallaroo.ingress.source import Source
 
 _LOOK_SECONDS = 1.0
 _BACKLOG_BYTES = 4 << 20
@@ -104,12 +105,13 @@ class ReplayQueue:
             os.close(folder)
 
 
-class ReplaySource:
+class ReplaySource(IntakeTask):
     """Puts what is in the queue into the log of its source."""
 
-    def __init__(self, queue: ReplayQueue, source: Source, notice: Callable[[str], None]) -> None:
+    def __init__(self, queue: ReplayQueue, log: SourceLog, notice: Notice) -> None:
+        super().__init__()
         self._queue = queue
-        self._source = source
+        self._log = log
         self._notice = notice
         self._told: set[int] = set()
         self._seen: tuple[int, int] | None = None
@@ -125,13 +127,13 @@ class ReplaySource:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _take(self) -> None:
-        waiting = await asyncio.to_thread(self._waiting, self._source.end)
+        waiting = await asyncio.to_thread(self._waiting, self._log.end)
         self._tell_spoiled(await asyncio.to_thread(self._queue.spoiled))
         for some in _in_one_go(waiting):
             # Where the log has lost its end, or the queue a line, a letter still gets its own number.
-            self._source.advance(some[0]["number"])
-            self._source.received([json.dumps(line["letter"]).encode() for line in some])
-            while self._source.backlog_bytes > _BACKLOG_BYTES or self._source.held_back:  # noqa: ASYNC110
+            self._log.advance(some[0]["number"])
+            self._log.received([json.dumps(line["letter"]).encode() for line in some])
+            while self._log.backlog_bytes > _BACKLOG_BYTES or self._log.held_back:  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK_SECONDS)  # Nobody tells when there is room again; looking is cheap.
 
     def _waiting(self, end: int) -> list[dict[str, Any]]:

@@ -4,34 +4,31 @@ from __future__ import annotations
 
 import errno
 import socket
-from typing import TYPE_CHECKING
 
 from wallaroo.errors import AddressError
 from wallaroo.keepalive import notice_dead_peers
 
-if TYPE_CHECKING:
-    from wallaroo.ingress.config import SourceEndpoint
 
-
-def open_sockets(endpoint: SourceEndpoint) -> list[socket.socket]:
-    """Return bound sockets for an endpoint, the principal one first; they do not listen yet.
+def open_sockets(pipeline: str, host: str, port: int) -> list[socket.socket]:
+    """Return bound sockets for the address of a pipeline's source, the principal one first; they do not listen yet.
 
     A name such as "localhost" may stand for several addresses. All of them get the same port, and those that
     this machine does not have are left out as long as one remains.
     """
-    if not 0 <= endpoint.port <= 65535:
-        raise AddressError(_problem(endpoint) + "a port is a number from 0 to 65535.")
+    problem = f"Pipeline {pipeline!r} cannot listen on {host}:{port}: "
+    if not 0 <= port <= 65535:
+        raise AddressError(f"{problem}a port is a number from 0 to 65535.")
     opened: list[socket.socket] = []
-    port = endpoint.port
+    wanted = port
     try:
-        for family, address in _addresses(endpoint):
+        for family, address in _addresses(host, port, problem):
             try:
-                opened.append(_bind(family, (address, port)))
+                opened.append(_bind(family, (address, wanted)))
             except OSError as error:
-                if opened and (endpoint.port == 0 or error.errno != errno.EADDRINUSE):
+                if opened and (port == 0 or error.errno != errno.EADDRINUSE):
                     continue
-                raise AddressError(_explain(endpoint, error)) from error
-            port = opened[0].getsockname()[1]
+                raise AddressError(problem + _explain(error)) from error
+            wanted = opened[0].getsockname()[1]
     except BaseException:
         for sock in opened:
             sock.close()
@@ -39,15 +36,12 @@ def open_sockets(endpoint: SourceEndpoint) -> list[socket.socket]:
     return opened
 
 
-def _addresses(endpoint: SourceEndpoint) -> list[tuple[int, str]]:
+def _addresses(host: str, port: int, problem: str) -> list[tuple[int, str]]:
     try:
-        found = socket.getaddrinfo(
-            endpoint.host or None, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise AddressError(
-            f"{_problem(endpoint)}the name {endpoint.host!r} is not known ({error}). Give an address "
-            f"of this machine, such as 127.0.0.1."
+            f"{problem}the name {host!r} is not known ({error}). Give an address of this machine, such as 127.0.0.1."
         ) from error
     # Senders that do not say otherwise use the older protocol.
     ordered = sorted(found, key=lambda entry: entry[0] != socket.AF_INET)
@@ -68,22 +62,17 @@ def _bind(family: int, address: tuple[str, int]) -> socket.socket:
     return sock
 
 
-def _problem(endpoint: SourceEndpoint) -> str:
-    return f"Pipeline {endpoint.name!r} cannot listen on {endpoint.host}:{endpoint.port}: "
-
-
-def _explain(endpoint: SourceEndpoint, error: OSError) -> str:
-    problem = _problem(endpoint)
+def _explain(error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return problem + (
+        return (
             "another program already uses that port. Stop that program (perhaps this application is already "
             "running), or give the pipeline another port."
         )
     if error.errno == errno.EADDRNOTAVAIL:
-        return problem + (
+        return (
             "this machine does not have that address. Use one that it has: 127.0.0.1 for senders on this "
             "machine, 0.0.0.0 for senders anywhere."
         )
     if error.errno == errno.EACCES:
-        return problem + "only the system's administrator may use ports below 1024. Use a higher one."
-    return problem + f"{error.strerror}."
+        return "only the system's administrator may use ports below 1024. Use a higher one."
+    return f"{error.strerror}."

@@ -1,0 +1,1 @@
+"""Dead letters on their way back into the application."""

@@ -1,0 +1,121 @@
+"""What is asked about TCP sources and sinks before they run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from wallaroo.api.configs import TCPSinkConfig, TCPSourceConfig
+from wallaroo.connectors.base import SinkKind, SourceKind
+from wallaroo.errors import AddressError, WallarooParameterError
+from wallaroo.topology.addresses import port_number
+from wallaroo.topology.codecs import decoder_mistakes, encoder_mistakes, source_name_mistakes
+from wallaroo.topology.inspection import a_kind_of, bare_label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from wallaroo.connectors.base import Intake, IntakeContext, SinkConnection, SinkContext, SourceLog
+
+_LIMITS = ("parallelism", "max_size", "max_received_count")
+
+
+class TcpSourceKind(SourceKind):
+    """Sources that listen on an address and take messages from whoever connects."""
+
+    name = "tcp"
+    config_class = TCPSourceConfig
+    nature = "has a decoder"
+
+    def mistakes(self, config: TCPSourceConfig) -> Iterator[str]:
+        """Check the address, what was given besides, and the decoder."""
+        yield from _address_mistakes(config, "source")
+        yield from source_name_mistakes(config.name)
+        for limit in _LIMITS:
+            given = getattr(config, limit)
+            if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+                yield f"{limit} of the source must be a whole number, 1 or more; got {a_kind_of(given)}"
+        yield from decoder_mistakes(config.decoder)
+
+    def shown(self, config: TCPSourceConfig) -> tuple[str, ...]:
+        """Return the address, and what decodes."""
+        return _shown_address(config), f"decoded by {bare_label(config.decoder)}"
+
+    def listens_on(self, config: TCPSourceConfig) -> tuple[str, int] | None:
+        """Return the address."""
+        return None if any(_address_mistakes(config, "source")) else config.address
+
+    def place(self, config: TCPSourceConfig) -> dict[str, Any]:
+        """Return the address."""
+        host, port = config.address
+        return {"host": host, "port": port}
+
+    def intake(
+        self, config: TCPSourceConfig, place: Mapping[str, Any], log: SourceLog, context: IntakeContext
+    ) -> Intake:
+        """Return what listens."""
+        from wallaroo.connectors.tcp.listener import Listener  # noqa: PLC0415 - only the ingress listens.
+
+        return Listener((place["host"], place["port"]), config.decoder, log, context)
+
+
+class TcpSinkKind(SinkKind):
+    """Sinks that connect to an address and send it the outputs."""
+
+    config_class = TCPSinkConfig
+
+    def mistakes(self, config: TCPSinkConfig) -> Iterator[str]:
+        """Check the address and the encoder."""
+        yield from _address_mistakes(config, "sink")
+        yield from encoder_mistakes(config.encoder)
+
+    def shown(self, config: TCPSinkConfig) -> tuple[str, ...]:
+        """Return the address, and what encodes."""
+        return _shown_address(config), f"encoded by {bare_label(config.encoder)}"
+
+    def preflight(self, pipeline: str, config: TCPSinkConfig) -> None:
+        """Refuse an address that nobody can have."""
+        host, port = config.address
+        problem = f"Pipeline {pipeline!r} cannot send to {host}:{port}: "
+        if port == 0:
+            raise AddressError(f"{problem}a receiver has a port of its own. Give the one that it listens on.")
+        if (why := _unknown(host)) is not None:
+            raise AddressError(f"{problem}the name {host!r} is not known ({why}). Give the receiver's name or address.")
+
+    def connection(self, config: TCPSinkConfig, context: SinkContext) -> SinkConnection:
+        """Return what sends the bytes of batches, or, for effectively once, frames that the receiver confirms."""
+        from wallaroo.connectors.tcp.confirmed import ConfirmedTcpSink  # noqa: PLC0415 - only the driver sends.
+        from wallaroo.connectors.tcp.sink import TcpSink  # noqa: PLC0415
+
+        host, port = config.address
+        if context.effectively_once:
+            return ConfirmedTcpSink(host, port, context.stopping, context.notice, application=context.application)
+        return TcpSink(host, port, context.stopping, context.notice)
+
+
+def _address_mistakes(config: TCPSourceConfig | TCPSinkConfig, role: str) -> Iterator[str]:
+    host: Any = config.host
+    if not (isinstance(host, str) and host):
+        yield f"the host of the {role} must be a string such as '127.0.0.1'; got {a_kind_of(host)}"
+    try:
+        port_number(config.port)
+    except WallarooParameterError as error:
+        yield f"{role}: {error}"
+
+
+def _shown_address(config: TCPSourceConfig | TCPSinkConfig) -> str:
+    host, port = config.address
+    return f"TCP [{host}]:{port}" if ":" in host else f"TCP {host}:{port}"
+
+
+def _unknown(host: str) -> str | None:
+    """Return why there is no machine of this name, None if there is one or if that cannot be said now."""
+    import socket  # noqa: PLC0415 - nothing is looked up where applications are only built.
+
+    try:
+        socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except UnicodeError:
+        return "no machine can have it"
+    except socket.gaierror as error:
+        # A name server that does not answer may do so later, when the connection is made.
+        return None if error.errno == socket.EAI_AGAIN else str(error.strerror).lower()
+    return None
