@@ -77,9 +77,7 @@ def test_states_go_on_through_changes_and_begin_anew_after_a_reset(machida, rece
     expected.words(1, batches[2])
     refused = launch(2)
     assert refused.exit_code() == 5
-    assert (
-        "What was under way has messages of the pipeline 'lengths', which the application no longer" in refused.output
-    )
+    assert "What was under way has messages of the pipeline 'lengths', which the application no" in refused.output
     run = start(1)
     run.wait_until(lambda: sink.size >= expected.size, "what was under way")
     run.stop()

@@ -163,3 +163,4 @@ def test_everything_is_counted_once_whatever_is_computed_again(egress, task, ser
         "dead_letters": {"p: s": 1},
         "state_bytes": 0,
     }
+    assert received(server, 5) == b"three"

@@ -121,8 +121,8 @@ def check_work_left(home: Home, commits: Commits, sources: Collection[str], gone
 
 def _needed(what: str) -> DirectoryError:
     return DirectoryError(
-        f"What was under way {what}, which the application no longer has.\nStart it once more as it was, and stop it, so "
-        "that this is finished, or start fresh with --reset, which keeps what is there in a folder of its own."
+        f"What was under way {what}, which the application no longer has.\nStart it once more as it was, and stop it, "
+        "so that this is finished, or start fresh with --reset, which keeps what is there in a folder of its own."
     )
 
 
