@@ -6,6 +6,7 @@ import contextlib
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from wallaroo.connectors.base import Notice, StoppedError, never_failing
@@ -61,7 +62,7 @@ class Run:
             )
             parts = starting.open()
             running = Running(self.home, parts, comeback, self._warn)
-            running.wait_for_first_block()
+            running.warm_up()
             stop.ready = True
             self._say(READY)
             while not stop.requested.wait(0.25) and running.keeps_going():
@@ -91,10 +92,22 @@ class Running:
         self._left = ""
         """Why what was under way is left to the next run, where it is."""
 
-    def wait_for_first_block(self) -> None:
-        """Wait until a block has gone all the way: then classes are loaded, workers started, and all is warm."""
+    def warm_up(self) -> None:
+        """Wait until blocks have gone all the way, with a commit between them.
+
+        Then classes are loaded and workers started, and the first change of epochs takes no longer than others.
+        """
+        counts = self._egress.counts
         self._ingress.tick()
-        while not self._egress.counts.blocks:
+        self._wait_until(lambda: counts.blocks > 0)
+        self._ingress.end_epoch()
+        self._wait_until(lambda: counts.commits > 0)
+        blocks = counts.blocks
+        self._ingress.tick()
+        self._wait_until(lambda: counts.blocks > blocks)
+
+    def _wait_until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
             if not self.keeps_going():
                 raise cannot_go_on("its query has ended", self._home)
             time.sleep(_LOOK_SECONDS)

@@ -9,10 +9,10 @@ error is cheap to undo.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from operator import length_hint
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.stages.outbox import USER_ERRORS, NotPicklableError, Outbox
@@ -56,18 +56,33 @@ class Arrived(Protocol):
         """Say where a message came from."""
 
 
-class BucketRun:
-    """One batch of messages for one bucket."""
+class Work(NamedTuple):
+    """Messages for a bucket that have gone through a step without a failure."""
 
-    def __init__(self, log: StateLog, store: BucketStore, bucket: Bucket) -> None:
+    step: StateStep
+    messages: dict[Any, list[Any]]
+    arrived: Arrived
+
+
+class BucketRun:
+    """The messages for one bucket, from when its states were saved to when they are saved again.
+
+    To make a key's state again after an error, those before it are needed once more. While there is no error nothing is
+    kept for that; `earlier` gives what there was up to the first one. Without it, messages are kept as they come.
+    """
+
+    def __init__(
+        self, log: StateLog, store: BucketStore, bucket: Bucket, earlier: Callable[[], Iterable[Work]] | None = None
+    ) -> None:
         self.bucket = bucket
         self._log = log
         self._store = store
+        self._earlier = earlier
         self._saved: set[Any] = set()
         self._touched: set[Any] = set()
         """The keys that have had messages; some may have no state, where making it failed."""
-        self._done: list[_Work] = []
-        """The chunks of this batch so far: from what succeeded of them a key's state can be made again."""
+        self._done: list[_Work] | None = None if earlier else []
+        """The chunks so far, where they are kept: from what succeeded of them a key's state can be made again."""
         self._guards: dict[Any, _Guard] = {}
         self._committed: dict[Any, Any] | None = None
 
@@ -100,7 +115,15 @@ class BucketRun:
                 outbox.join_encoded()
                 since_joined = 0
         self._touched.update(messages)
-        self._done.append(work)
+        if self._done is not None:
+            self._done.append(work)
+
+    def _kept(self) -> list[_Work]:
+        """Return the chunks before the one at hand, and keep those that come from now on."""
+        if self._done is None:
+            assert self._earlier is not None
+            self._done = [_Work(*work) for work in self._earlier()]
+        return self._done
 
     def _fresh(self, work: _Work, key: Any) -> Any:
         """Return a new state object for `key`, None if making it failed (then the messages have failed)."""
@@ -110,6 +133,7 @@ class BucketRun:
             if state is None:
                 raise ValueError(f"making a state for {step.step.state.name!r} gave None")
         except USER_ERRORS as error:
+            self._kept()
             for index in range(len(work.messages[key])):
                 work.fail(key, index, error)
             return None
@@ -121,7 +145,7 @@ class BucketRun:
         if self._committed is None:
             self._committed = self._log.committed(self._store)
         guard = self._guards[key] = _Guard(self._log, self._committed.pop(key, None))
-        for earlier in self._done:
+        for earlier in self._kept():
             guard.succeeded.extend((earlier.step, earlier.arrived.message(key, at)) for at in earlier.succeeded(key))
         guard.succeeded.extend((work.step, work.arrived.message(key, at)) for at in range(index))
         work.fail(key, index, _shaped(error, work.step))
@@ -160,7 +184,7 @@ class BucketRun:
 
     def next(self) -> BucketRun:
         """Return a run that goes on behind this one, whose states have been saved."""
-        return BucketRun(self._log, self._store, self.bucket)
+        return BucketRun(self._log, self._store, self.bucket, self._earlier)
 
     def _drop_unserialisable(self, touched: set[Any]) -> set[Any]:
         before = self._log.open(self._store, None)
@@ -177,7 +201,7 @@ class BucketRun:
                 if key in before.unsaved:
                     self.bucket.unsaved.add(key)
         # Chunk by chunk, as their messages came: so it is quick to find out where from.
-        for work in self._done:
+        for work in self._kept():
             for key, error in bad.items():
                 for index in work.succeeded(key):
                     work.fail(key, index, error)

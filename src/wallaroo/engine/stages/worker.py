@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from wallaroo.engine.plan import Plan, StepRoute
@@ -21,7 +21,7 @@ from wallaroo.engine.stages.outbox import USER_ERRORS, NotPicklableError, Outbox
 from wallaroo.engine.stages.replaying import ReplayLine
 from wallaroo.engine.stages.state import Bucket, StateLog
 from wallaroo.engine.stages.state_store import BucketName, BucketStores
-from wallaroo.engine.stages.stateful import BucketRun, StateStep
+from wallaroo.engine.stages.stateful import BucketRun, StateStep, Work
 from wallaroo.engine.stages.watch import Watch
 from wallaroo.engine.transport.letters import PACKED, Letter
 from wallaroo.engine.transport.shares import BLOCK, Chunk
@@ -191,6 +191,8 @@ class Stage:
         self._partitions = partitions
         self._files = files
         self._runs: dict[BucketName, BucketRun] = {}
+        self._chunks: list[_ChunkForStates] = []
+        """What has been computed since the states were saved, as it travelled."""
         self._kept = 0
 
     def run(self, shares: Iterable[Iterable[Chunk]]) -> list[list[Chunk]]:
@@ -222,9 +224,9 @@ class Stage:
 
     def _run_chunk(self, block: SequencedBlock, chunk: Chunk) -> None:
         step = self._worker.step(chunk.route)
-        self._kept += len(chunk.body)
         try:
-            keys, counts, flat = self._plan.serializer.load_flat(chunk.body)
+            arrived = _ChunkForStates(self._worker, block, chunk, step)
+            works = arrived.by_bucket(self._plan.serializer.load_flat(chunk.body))
         except USER_ERRORS as cause:
             # The sender tries each class of message before it relies on it, so this is rare; it is kept as it is.
             error = NotPicklableError(f"{chunk.number} messages that were packed together cannot be read: {cause}")
@@ -233,15 +235,10 @@ class Stage:
             self._outbox.fail(step.place, bytes(chunk.body), error, None, encoding=PACKED)
             return
         state = step.step.state.name
-        first = at = 0
-        for bucket, number in zip(chunk.marks[::2], chunk.marks[1::2], strict=True):
-            messages = {}
-            for key, count in zip(keys[first : first + number], counts[first : first + number], strict=True):
-                messages[key] = flat[at : at + count]
-                at += count
-            arrived = ArrivedSlice(self._worker, block, chunk, messages, first)
-            self._run((state, bucket)).run(step, messages, arrived)
-            first += number
+        for bucket, work in works:
+            self._run((state, bucket)).run(*work)
+        self._chunks.append(arrived)
+        self._kept += len(chunk.body)
 
     def _run(self, name: BucketName) -> BucketRun:
         run = self._runs.get(name)
@@ -249,8 +246,15 @@ class Stage:
             store = self._files.bucket(name)
             # Taken out while it is being changed: if this task dies half-way, nobody must find it here.
             live = self._worker.take_live(name)
-            run = self._runs[name] = BucketRun(self._log, store, self._log.open(store, live))
+            run = BucketRun(self._log, store, self._log.open(store, live), partial(self._earlier, name))
+            self._runs[name] = run
         return run
+
+    def _earlier(self, name: BucketName) -> Iterator[Work]:
+        """Yield what a bucket has had since its states were saved, up to the chunk at hand."""
+        for arrived in self._chunks:
+            if arrived.state == name[0]:
+                yield from arrived.of_bucket(name[1])
 
     def _origin_of_output(self, route: int, *_: Any) -> dict[str, Any]:
         """Say where an output of a state came from that cannot be sent to the next one."""
@@ -262,6 +266,7 @@ class Stage:
             for run in self._runs.values():
                 run.save()
         self._runs = {name: run.next() for name, run in self._runs.items()}
+        self._chunks.clear()
         self._kept = 0
 
     def end(self) -> list[Letter]:
@@ -275,6 +280,40 @@ class Stage:
         """Keep the live objects for the time after the commit, which has been made."""
         for name, run in self._runs.items():
             self._worker.bring_back(name, run.bucket)
+
+
+class _ChunkForStates:
+    """A chunk of messages for a state, as it travelled: taken apart once more only where an error asks for it."""
+
+    def __init__(self, worker: Worker, block: SequencedBlock, chunk: Chunk, step: StateStep) -> None:
+        self._worker = worker
+        self._block = block
+        self._chunk = chunk
+        self._step = step
+        self.state = step.step.state.name
+
+    def by_bucket(self, loaded: tuple[list[Any], list[int], list[Any]]) -> Iterator[tuple[int, Work]]:
+        """Yield the messages of each bucket."""
+        keys, counts, flat = loaded
+        marks = self._chunk.marks
+        first = at = 0
+        for bucket, number in zip(marks[::2], marks[1::2], strict=True):
+            messages = {}
+            for key, count in zip(keys[first : first + number], counts[first : first + number], strict=True):
+                messages[key] = flat[at : at + count]
+                at += count
+            arrived = ArrivedSlice(self._worker, self._block, self._chunk, messages, first)
+            yield bucket, Work(self._step, messages, arrived)
+            first += number
+
+    def of_bucket(self, bucket: int) -> Iterator[Work]:
+        """Yield the messages of one bucket, if there are any."""
+        if bucket in self._chunk.marks[::2]:
+            yield self._works[bucket]
+
+    @cached_property
+    def _works(self) -> dict[int, Work]:
+        return dict(self.by_bucket(self._worker.plan.serializer.load_flat(self._chunk.body)))
 
 
 @contextlib.contextmanager
