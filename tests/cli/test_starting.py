@@ -1,6 +1,5 @@
 """What `machida` says when it cannot start: one or two plain lines, and an exit code for its kind."""
 
-import json
 import os
 import re
 import socket
@@ -11,9 +10,11 @@ from pathlib import Path
 import pytest
 
 import wallaroo
-from wallaroo.engine.directory.home import Home
+from wallaroo.engine.directory.commit import Commits
+from wallaroo.engine.directory.home import COMMIT, Home
 from wallaroo.engine.directory.ownership import MARKER
 from wallaroo.engine.plan import Layout
+from wallaroo.ingress.sequence import Range, SequenceWriter
 
 APPLICATION = """
 import wallaroo
@@ -224,7 +225,7 @@ def test_a_log_that_cannot_be_written(machida):
 def test_a_directory_that_another_run_holds_also_with_reset(machida):
     home = Home(machida.home)
     home.open()
-    home.record_layout("Counting", Layout((("counts",),), frozenset(), 2, 8))
+    home.record_layout("Counting", Layout((("counts",),), frozenset(), 8))
     try:
         for options in ((), ("--reset",)):
             assert machida.run(*options) == refusal(
@@ -237,15 +238,15 @@ def test_a_directory_that_another_run_holds_also_with_reset(machida):
     assert sorted(path.name for path in machida.home.iterdir()) == ["layout.json", "lock", "logs", MARKER]
 
 
-def record(machida, application="Counting", levels=(("counts",),), singles=(), batches=()):
-    """Leave behind what a run of such an application would; a batch is what it planned to take of each source."""
+def record(machida, application="Counting", levels=(("counts",),), singles=(), under_way=()):
+    """Leave behind what a run of such an application would, with messages of these sources in a block under way."""
     home = Home(machida.home)
     home.open()
-    home.record_layout(application, Layout(levels, frozenset(singles), 2, 8))
-    (home.checkpoint / "offsets").mkdir(parents=True)
-    for number, sources in enumerate(batches):
-        offset = json.dumps({"nudges": 1, "sources": sources})
-        (home.checkpoint / "offsets" / str(number)).write_text(f"v1\n{{}}\n{offset}")
+    home.record_layout(application, Layout(levels, frozenset(singles), 8))
+    Commits(home.path / COMMIT, home.states).commit(1, {}, {})
+    sequence = SequenceWriter(home.sequence, under_way, known=1)
+    sequence.append(0, 1, tuple(Range(number, 0, 7) for number, _ in enumerate(under_way)))
+    sequence.close()
     home.close()
     return home
 
@@ -262,33 +263,29 @@ def test_the_state_of_another_application(machida):
     assert machida.run() == refusal(5, said)
 
 
-@pytest.mark.parametrize(
-    ("levels", "singles", "why"),
-    [
-        (
-            (("counts",),),
-            ["counts"],
-            ("the state 'counts' was one object and is partitioned now (under another name it would begin anew)"),
-        ),
-        ((), [], "there is no place for the new state 'counts' where there was no state at all"),
-    ],
-)
-def test_the_state_of_an_application_that_has_changed_too_much(machida, levels, singles, why):
-    record(machida, levels=levels, singles=singles)
+def test_the_state_of_an_application_that_has_changed_too_much(machida):
+    record(machida, singles=["counts"])
     assert machida.run() == refusal(
         5,
-        f"The application 'Counting' has changed and cannot go on with the state in {machida.home}: {why}.\n"
+        f"The application 'Counting' has changed and cannot go on with the state in {machida.home}: the state 'counts' "
+        "was one object and is partitioned now (under another name it would begin anew).\n"
         f"Take that back, or: s{WAYS_OUT}",
     )
 
 
-def test_a_batch_under_way_that_needs_a_pipeline_that_is_gone(machida):
-    record(machida, batches=[{"words": 0, "orders": 7}])
+@pytest.mark.parametrize(
+    ("left", "what"),
+    [
+        ({"under_way": ["words", "orders"]}, "has messages of the pipeline 'orders'"),
+        ({"under_way": ["words"], "levels": (("counts", "sums"),)}, "changes the state 'sums'"),
+    ],
+)
+def test_what_was_under_way_and_needs_what_is_gone(machida, left, what):
+    record(machida, **left)
     assert machida.run() == refusal(
         5,
-        "The batch that was under way has messages of the pipeline 'orders', which the application no longer "
-        "has.\nStart it once more with that pipeline, so that they are processed, or start fresh with --reset, which "
-        "keeps what is there in a folder of its own.",
+        f"What was under way {what}, which the application no longer has.\nStart it once more as it was, and stop it, "
+        "so that this is finished, or start fresh with --reset, which keeps what is there in a folder of its own.",
     )
 
 

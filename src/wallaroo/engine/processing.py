@@ -18,7 +18,6 @@ from wallaroo.engine.directory.home import Home
 from wallaroo.engine.failure import Failure, Kind
 from wallaroo.engine.plan import Plan
 from wallaroo.engine.spark.failures import cannot_go_on, failure_of_query, last_words
-from wallaroo.engine.spark.java import java_home
 from wallaroo.engine.spark.reach import Reach
 from wallaroo.engine.spark.real_time import ON_A_CLUSTER, ON_ONE_MACHINE, REAL_TIME
 from wallaroo.engine.spark.session import SparkOptions, spark_session
@@ -41,6 +40,7 @@ class Surroundings(NamedTuple):
     home: Home
     folder: Path
     """Of this run."""
+    java: str
     token: str
     egress: Egress
     hand_ins: HandIns
@@ -69,7 +69,7 @@ class Processing:
         self.learned = False
         """Whether the last death says more than what was known before."""
         self._opened = contextlib.ExitStack()
-        self._java = java_home(around.home.for_spark, warn)
+        self._java = around.java
         self._ref = PlanRef.write(plan, around.home.for_spark / "plan.json")
         self._tasks = self._most_tasks = workers or cores(spark.master)
         if not spark.local:

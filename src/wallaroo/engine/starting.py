@@ -23,6 +23,7 @@ from wallaroo.engine.directory.run_folder import run_folder
 from wallaroo.engine.options import RunOptions
 from wallaroo.engine.plan import Layout, Plan
 from wallaroo.engine.processing import Processing, Surroundings
+from wallaroo.engine.spark.java import java_home
 from wallaroo.engine.spark.message_room import fitting_limits
 from wallaroo.engine.spark.reach import reach
 from wallaroo.engine.transport.shipping import own_serializers
@@ -90,6 +91,7 @@ class Starting:
         fit = layout_for(self.home, self.application, self.options.buckets or BUCKETS)
         check_work_left(self.home, commits, self._logs, fit.gone, self.say)
         self._record(fit)
+        java = java_home(self.home.for_spark, self.warn)
         ingress = self._open_ingress(folder, commits, replace(self.options, limits=limits))
         self.say(f"  state in    {self.home.path}" + (" (going on where it stopped)" if commits.block else ""))
         plan = self._plan(fit.layout)
@@ -100,6 +102,7 @@ class Starting:
         around = Surroundings(
             home=self.home,
             folder=folder,
+            java=java,
             token=self._token,
             egress=egress,
             hand_ins=hand_ins,
@@ -114,6 +117,7 @@ class Starting:
         # Comes before that: a sink that waits for its receiver would keep the query from stopping.
         self.cleanup.callback(self.stopping.set)
         processing.start()
+        egress.start()
         return Parts(commits, ingress.client, egress, deaths, processing)
 
     def _prepare_directory(self) -> None:
@@ -205,5 +209,4 @@ class Starting:
             on_error=self.options.on_error,
         )
         self.cleanup.callback(egress.close)
-        egress.start()
         return egress

@@ -289,7 +289,7 @@ def test_nothing_is_sent_that_could_not_be_recorded(start, servers, monkeypatch)
     with start() as egress:
         egress.deliver(0, [sent(0, b"one ")])
         with monkeypatch.context() as full:
-            full.setattr("wallaroo.engine.delivery.ledger._ROOM_FOR_A_BATCH", 1 << 61)
+            full.setattr("wallaroo.engine.delivery.ledger._ROOM_FOR_A_BLOCK", 1 << 61)
             with pytest.raises(OSError, match="File too large"):
                 egress.deliver(1, [sent(0, b"two ")])
         egress.deliver(1, [sent(0, b"two ")])

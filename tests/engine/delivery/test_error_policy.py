@@ -20,7 +20,7 @@ LETTER = {
 }
 
 
-batches = count()
+blocks = count()
 
 
 class Clock:
@@ -38,14 +38,14 @@ def policy(text):
 
 def test_by_default_the_application_goes_on_whatever_happens():
     policy, _ = ErrorPolicy(OnError()), None
-    policy.judge([LETTER] * 100_000, 100_000, next(batches))
+    policy.judge([LETTER] * 100_000, 100_000, next(blocks))
 
 
 def test_fail_stops_at_the_first_error_and_tells_all_of_it():
     policy_, _ = policy("fail")
-    policy_.judge([], 1000, next(batches))
+    policy_.judge([], 1000, next(blocks))
     with pytest.raises(ErrorPolicyError) as stopped:
-        policy_.judge([LETTER, {**LETTER, "message": "'b'"}], 1000, next(batches))
+        policy_.judge([LETTER, {**LETTER, "message": "'b'"}], 1000, next(blocks))
     lines = str(stopped.value).splitlines()
     assert lines[0] == (
         "Pipeline 'words', step 'count' failed for the message 'a', with the key 'k', from message 3 of 'words'"
@@ -61,16 +61,16 @@ def test_fail_stops_at_the_first_error_and_tells_all_of_it():
 def test_a_rate_allows_so_many_in_its_time(text, seconds):
     policy_, clock = policy(text)
     for _ in range(5):
-        policy_.judge([LETTER] * 10, 10, next(batches))
+        policy_.judge([LETTER] * 10, 10, next(blocks))
         clock.now += seconds
-    policy_.judge([LETTER] * 6, 6, next(batches))
+    policy_.judge([LETTER] * 6, 6, next(blocks))
     clock.now += seconds / 2
-    policy_.judge([LETTER] * 4, 4, next(batches))
+    policy_.judge([LETTER] * 4, 4, next(blocks))
     with pytest.raises(ErrorPolicyError, match=rf"11 dead letters in the last \w+, more than --on-error {text} allows"):
-        policy_.judge([LETTER], 1, next(batches))
+        policy_.judge([LETTER], 1, next(blocks))
 
 
-def test_a_batch_that_is_tried_again_counts_once():
+def test_a_block_that_is_tried_again_counts_once():
     policy_, _ = policy("10/min")
     for _ in range(5):
         policy_.judge([LETTER] * 4, 4, 7)
@@ -81,22 +81,22 @@ def test_a_batch_that_is_tried_again_counts_once():
 
 def test_a_share_is_one_of_the_messages_of_the_last_minute():
     policy_, clock = policy("1%")
-    policy_.judge([], 900, next(batches))
+    policy_.judge([], 900, next(blocks))
     clock.now += 30
-    policy_.judge([LETTER] * 10, 100, next(batches))
+    policy_.judge([LETTER] * 10, 100, next(blocks))
     clock.now += 31
-    policy_.judge([], 0, next(batches))
+    policy_.judge([], 0, next(blocks))
     # The nine hundred are forgotten, so ten of a hundred are too many as soon as there is another one.
     with pytest.raises(ErrorPolicyError, match="11 dead letters for 101 messages in the last minute"):
-        policy_.judge([LETTER], 1, next(batches))
+        policy_.judge([LETTER], 1, next(blocks))
 
 
 def test_a_share_of_a_few_messages_says_nothing():
     policy_, _ = policy("1%")
-    policy_.judge([LETTER], 3, next(batches))
-    policy_.judge([LETTER] * (FEWEST_MESSAGES - 4), FEWEST_MESSAGES - 4, next(batches))
+    policy_.judge([LETTER], 3, next(blocks))
+    policy_.judge([LETTER] * (FEWEST_MESSAGES - 4), FEWEST_MESSAGES - 4, next(blocks))
     with pytest.raises(ErrorPolicyError):
-        policy_.judge([LETTER], 1, next(batches))
+        policy_.judge([LETTER], 1, next(blocks))
 
 
 @pytest.mark.parametrize("text", ["", "never", "100%", "250%", "-1%", "1 %", "%", "10/day", "10", "/s", "1e3/s"])

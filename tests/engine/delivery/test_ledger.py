@@ -31,12 +31,12 @@ def test_an_empty_ledger_has_nothing(path):
 
 def test_what_was_recorded_is_known_before_and_after_reopening(path):
     ledger = Ledger(path)
-    for batch in range(3):
-        ledger.record("127.0.0.1:7002", batch)
+    for block in range(3):
+        ledger.record("127.0.0.1:7002", block)
     ledger.record("other sink", 7)
     ledger.close()
     for known in (ledger, reopened(path), reopened(path)):
-        assert [known.has("127.0.0.1:7002", batch) for batch in range(5)] == [True, True, True, False, False]
+        assert [known.has("127.0.0.1:7002", block) for block in range(5)] == [True, True, True, False, False]
         assert known.has("other sink", 7)
         assert not known.has("other sink", 8)
         assert not known.has("127.0.0.1", 0)
@@ -58,8 +58,8 @@ def test_a_torn_last_line_counts_for_nothing(path, torn):
 def test_cut_anywhere_it_knows_a_prefix_of_what_was_recorded(tmp_path_factory, records, data):
     path = tmp_path_factory.mktemp("ledger") / "ledger"
     ledger = Ledger(path)
-    for sink, batch in records:
-        ledger.record(sink, batch)
+    for sink, block in records:
+        ledger.record(sink, block)
     ledger.close()
     content = path.read_bytes()
     cut = data.draw(st.integers(0, len(content)))
@@ -68,11 +68,11 @@ def test_cut_anywhere_it_knows_a_prefix_of_what_was_recorded(tmp_path_factory, r
     # The first line is the ledger's id.
     last = dict(records[: max(content[:cut].count(b"\n") - 1, 0)])
     for sink in ("a:1", "b:2", "dead letters"):
-        assert max((batch for batch in range(100) if known.has(sink, batch)), default=None) == last.get(sink)
+        assert max((block for block in range(100) if known.has(sink, block)), default=None) == last.get(sink)
 
 
 def test_the_file_stays_short(path):
-    path.write_text("".join(f"{batch}\tsink\n" for batch in range(1000)))
+    path.write_text("".join(f"{block}\tsink\n" for block in range(1000)))
     assert reopened(path).has("sink", 999)
     assert path.read_text().splitlines()[1:] == ["999\tsink"]
 
@@ -81,8 +81,8 @@ def test_a_long_run_rewrites_the_file_now_and_then(path):
     ledger = Ledger(path)
     sink = "s" * 1000
     sizes = []
-    for batch in range(3000):
-        ledger.record(sink, batch)
+    for block in range(3000):
+        ledger.record(sink, block)
         sizes.append(path.stat().st_size)
     ledger.close()
     assert max(sizes) < 1.1 * (1 << 20)
@@ -99,14 +99,14 @@ def test_a_rewrite_that_fails_half_way_leaves_a_ledger_that_is_written_to(path, 
     ledger = Ledger(path)
     monkeypatch.setattr("wallaroo.engine.delivery.ledger._REWRITE_AT_BYTES", 100)
     monkeypatch.setattr("wallaroo.engine.delivery.ledger.write_atomically", replace_and_fail)
-    for batch in range(100):
-        ledger.record("sink", batch)
+    for block in range(100):
+        ledger.record("sink", block)
     ledger.close()
     monkeypatch.undo()
     assert reopened(path).has("sink", 99)
 
 
-def test_how_much_of_a_batch_was_sent_is_known_until_another_batch_is(path):
+def test_how_much_of_a_block_was_sent_is_known_until_another_block_is(path):
     ledger = Ledger(path)
     ledger.record("sink", 4)
     ledger.record_part("sink", Part(5, 100, 7))
@@ -135,8 +135,8 @@ def test_its_id_lasts_as_long_as_the_file(path):
     first = reopened(path).id
     assert reopened(path).id == first
     ledger = Ledger(path)
-    for batch in range(3000):
-        ledger.record("s" * 1000, batch)
+    for block in range(3000):
+        ledger.record("s" * 1000, block)
     ledger.close()
     assert reopened(path).id == first
     path.unlink()
@@ -150,17 +150,17 @@ from pathlib import Path
 from wallaroo.engine.delivery.ledger import Ledger
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 ledger = Ledger(Path(sys.argv[1]))
-batch = 0
+block = 0
 try:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
     while True:
-        ledger.record("sink", batch)
-        batch += 1
+        ledger.record("sink", block)
+        block += 1
 except OSError:
     pass
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-ledger.record("other", batch)
-print(batch)
+ledger.record("other", block)
+print(block)
 """
     command = [sys.executable, "-c", limited, path]
     failed_at = int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
@@ -171,22 +171,22 @@ print(batch)
     assert not ledger.has("other", failed_at + 1)
 
 
-def test_room_is_set_aside_before_a_batch_is_sent(path):
+def test_room_is_set_aside_before_a_block_is_sent(path):
     ledger = Ledger(path)
     ledger.make_room()
     assert path.stat().st_blocks * 512 >= 64 << 10
-    for batch in range(2000):
+    for block in range(2000):
         ledger.make_room()
-        ledger.record("sink", batch)
+        ledger.record("sink", block)
     assert path.stat().st_blocks * 512 >= path.stat().st_size + (60 << 10)
     ledger.close()
     assert reopened(path).has("sink", 1999)
 
 
-def test_batches_that_are_made_anew_are_forgotten(path):
+def test_blocks_that_are_made_anew_are_forgotten(path):
     ledger = Ledger(path)
-    for batch in range(8):
-        ledger.record("sink", batch)
+    for block in range(8):
+        ledger.record("sink", block)
     ledger.record("slow sink", 4)
     ledger.record_part("slow sink", Part(6, 100, 7))
     name = ledger.id
@@ -196,5 +196,5 @@ def test_batches_that_are_made_anew_are_forgotten(path):
         assert [known.has("sink", 5), known.has("sink", 6)] == [True, False]
         assert [known.has("slow sink", 4), known.has("slow sink", 5)] == [True, False]
         assert known.part("slow sink", 6) == (6, 0, 0)
-        # Receivers that drop repeats know batches by the ledger's id.
+        # Receivers that drop repeats know blocks by the ledger's id.
         assert known.id != name

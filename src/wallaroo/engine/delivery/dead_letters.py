@@ -24,7 +24,7 @@ _ID_BYTES = 6
 class DeadLetters:
     """Appends records to a file, one JSON object a line, and reports each kind of error once in full.
 
-    The letters of a batch are appended with one write. A reader may still see the beginning of it, for the system makes
+    The letters of a block are appended with one write. A reader may still see the beginning of it, for the system makes
     a large one visible page by page; what has no newline yet is not a line.
     """
 
@@ -89,7 +89,7 @@ def _append(path: Path, lines: bytes) -> None:
     """Append lines, all of them or, where there is no room, none.
 
     What a crash has torn off gets an end, and stays: whoever follows the file may have read it, and would miss as much
-    of what is written in its place. Its batch is computed again, and brings its letters again.
+    of what is written in its place. Its block is computed again, and brings its letters again.
     """
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:

@@ -18,21 +18,21 @@ FEWEST_MESSAGES = 100
 
 
 class ErrorPolicy:
-    """Judges the dead letters of batch after batch."""
+    """Judges the dead letters of block after block."""
 
     def __init__(self, on_error: OnError, clock: Callable[[], float] = time.monotonic) -> None:
         self._on_error = on_error
         self._clock = clock
         self._recent: deque[tuple[float, int, int, int]] = deque()
-        """Of the batches within the window: when, how many dead letters, how many messages, which batch."""
+        """Of the blocks within the window: when, how many dead letters, how many messages, which block."""
 
     @property
     def counts_messages(self) -> bool:
-        """Return whether it matters how many messages a batch has."""
+        """Return whether it matters how many messages a block has."""
         return self._on_error.per == "%"
 
-    def judge(self, letters: Sequence[Letter], messages: int, batch: int) -> None:
-        """Take note of a batch before anything of it is kept or sent; one that is tried again counts once.
+    def judge(self, letters: Sequence[Letter], messages: int, block: int) -> None:
+        """Take note of a block before anything of it is kept or sent; one that is tried again counts once.
 
         Raises:
             ErrorPolicyError: The application is not to go on.
@@ -45,9 +45,9 @@ class ErrorPolicy:
             return
         now = self._clock()
         window = _SECONDS.get(self._on_error.per, _WINDOW_SECONDS)
-        if self._recent and self._recent[-1][3] == batch:
+        if self._recent and self._recent[-1][3] == block:
             self._recent.pop()
-        self._recent.append((now, len(letters), messages, batch))
+        self._recent.append((now, len(letters), messages, block))
         while self._recent[0][0] <= now - window:
             self._recent.popleft()
         if not letters:

@@ -1,4 +1,4 @@
-"""The ledger: which batch each sink was last sent, so that none is sent twice after a restart."""
+"""The ledger: which block each sink was last sent, so that none is sent twice after a restart."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import NamedTuple
 from wallaroo.files import reserve, write_atomically
 
 _REWRITE_AT_BYTES = 1 << 20
-_ROOM_FOR_A_BATCH = 64 << 10
+_ROOM_FOR_A_BLOCK = 64 << 10
 _ID = "id"
 
 
 class Part(NamedTuple):
-    """How much of a batch a sink has been sent: so many bytes, with this checksum."""
+    """How much of a block a sink has been sent: so many bytes, with this checksum."""
 
-    batch: int
+    block: int
     size: int
     checksum: int
 
@@ -27,8 +27,8 @@ class Part(NamedTuple):
 class Ledger:
     """Lines that are appended as things happen; rewritten now and then to stay short.
 
-    `batch<TAB>sink`: all of the batch was sent. `batch<TAB>sink<TAB>size<TAB>checksum`: so much of it so far.
-    `id<TAB>id`: the id of the state whose batches are counted here, made up with the ledger.
+    `block<TAB>sink`: all of the block was sent. `block<TAB>sink<TAB>size<TAB>checksum`: so much of it so far.
+    `id<TAB>id`: the id of the state whose blocks are counted here, made up with the ledger.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,17 +47,17 @@ class Ledger:
         complete, _, _ = self._path.read_bytes().rpartition(b"\n")
         for line in complete.decode(errors="replace").splitlines():
             match line.split("\t"):
-                case [batch, sink] if batch.isdigit():
-                    self._last[sink] = int(batch)
-                case [batch, sink, size, checksum] if f"{batch}{size}{checksum}".isdigit():
-                    self._parts[sink] = Part(int(batch), int(size), int(checksum))
+                case [block, sink] if block.isdigit():
+                    self._last[sink] = int(block)
+                case [block, sink, size, checksum] if f"{block}{size}{checksum}".isdigit():
+                    self._parts[sink] = Part(int(block), int(size), int(checksum))
                 case [key, value] if key == _ID and re.fullmatch("[0-9a-f]{32}", value):
                     self.id = value
 
     def _compact(self) -> None:
         lines = [f"{_ID}\t{self.id}\n"]
-        lines += [f"{batch}\t{sink}\n" for sink, batch in self._last.items()]
-        lines += [_line(sink, part) for sink, part in self._parts.items() if not self.has(sink, part.batch)]
+        lines += [f"{block}\t{sink}\n" for sink, block in self._last.items()]
+        lines += [_line(sink, part) for sink, part in self._parts.items() if not self.has(sink, part.block)]
         write_atomically(self._path, "".join(lines))
         self._open()
 
@@ -69,38 +69,38 @@ class Ledger:
         self._reserved = 0
 
     def make_room(self) -> None:
-        """Set room on the disk aside for what a batch has recorded, before any of it is sent.
+        """Set room on the disk aside for what a block has recorded, before any of it is sent.
 
         Raises:
             OSError: There is no room. What was sent and could not be recorded would be sent again by the next run.
         """
-        if self._size + _ROOM_FOR_A_BATCH > self._reserved:
-            reserved = self._size + 2 * _ROOM_FOR_A_BATCH
+        if self._size + _ROOM_FOR_A_BLOCK > self._reserved:
+            reserved = self._size + 2 * _ROOM_FOR_A_BLOCK
             reserve(self._file, reserved)
             self._reserved = reserved
 
-    def has(self, sink: str, batch: int) -> bool:
-        """Tell whether `sink` has been sent `batch`."""
-        return self._last.get(sink, -1) >= batch
+    def has(self, sink: str, block: int) -> bool:
+        """Tell whether `sink` has been sent `block`."""
+        return self._last.get(sink, -1) >= block
 
     @property
     def next(self) -> int:
         """Return the first number of which no sink has been sent anything."""
-        parts = (part.batch for part in self._parts.values())
+        parts = (part.block for part in self._parts.values())
         return 1 + max((*self._last.values(), *parts), default=-1)
 
-    def record(self, sink: str, batch: int) -> None:
-        """Write down that `sink` has been sent `batch`."""
-        self._last[sink] = batch
-        self._write(f"{batch}\t{sink}\n")
+    def record(self, sink: str, block: int) -> None:
+        """Write down that `sink` has been sent `block`."""
+        self._last[sink] = block
+        self._write(f"{block}\t{sink}\n")
 
-    def part(self, sink: str, batch: int) -> Part:
-        """Return how much of `batch` `sink` has been sent; nothing, if that is not known."""
+    def part(self, sink: str, block: int) -> Part:
+        """Return how much of `block` `sink` has been sent; nothing, if that is not known."""
         part = self._parts.get(sink)
-        return part if part is not None and part.batch == batch else Part(batch, 0, 0)
+        return part if part is not None and part.block == block else Part(block, 0, 0)
 
     def record_part(self, sink: str, part: Part) -> None:
-        """Write down how much of a batch `sink` has been sent."""
+        """Write down how much of a block `sink` has been sent."""
         self._parts[sink] = part
         self._write(_line(sink, part))
 
@@ -120,13 +120,13 @@ class Ledger:
                 if not os.fstat(self._file).st_nlink:
                     self._open()
 
-    def forget_from(self, batch: int) -> None:
-        """Forget `batch` and those behind it, which are made anew of other messages.
+    def forget_from(self, block: int) -> None:
+        """Forget `block` and those behind it, which are made anew of other messages.
 
-        From now on this is another ledger, with an id of its own: a receiver knows the old batches by their numbers.
+        From now on this is another ledger, with an id of its own: a receiver knows the old blocks by their numbers.
         """
-        self._last = {sink: min(last, batch - 1) for sink, last in self._last.items()}
-        self._parts = {sink: part for sink, part in self._parts.items() if part.batch < batch}
+        self._last = {sink: min(last, block - 1) for sink, last in self._last.items()}
+        self._parts = {sink: part for sink, part in self._parts.items() if part.block < block}
         self.id = uuid.uuid4().hex
         self._compact()
 
@@ -136,4 +136,4 @@ class Ledger:
 
 
 def _line(sink: str, part: Part) -> str:
-    return f"{part.batch}\t{sink}\t{part.size}\t{part.checksum}\n"
+    return f"{part.block}\t{sink}\t{part.size}\t{part.checksum}\n"

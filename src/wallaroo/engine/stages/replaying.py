@@ -17,7 +17,7 @@ from wallaroo.engine.transport.letters import Letter, failed_again, key_in, mess
 from wallaroo.topology.model import Pipeline
 
 SEQUENCE = 1 << 62
-"""Where the chunks of replayed letters begin in the order of the input: behind all others of their batch."""
+"""Where the chunks of replayed letters begin in the order of the input: behind all others of their block."""
 
 
 class NoPlaceError(Exception):

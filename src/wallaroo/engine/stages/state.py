@@ -5,10 +5,10 @@ The keys of a bucket live together. In memory a bucket is a dictionary of live o
 - a *head*: the version, the tokens of the latest versions, and a list of entries;
 - *entries*: each a pickle of the states of some keys. An entry holds what was *saved*, and, kept apart from it,
   what was changed with `save_state` false: that is only *passing*, valid in this run (a bucket may move to
-  another worker from one batch to the next, and must find it there), and forgotten when the application is
+  another worker from one block to the next, and must find it there), and forgotten when the application is
   started again.
 
-Every batch that touches a bucket makes a new version with a new random token. Live objects whose token is that
+Every block that touches a bucket makes a new version with a new random token. Live objects whose token is that
 of the head are exact. Live objects that are some versions behind, on the same line of tokens, read only the
 entries they missed. Anything else, such as what is left of an attempt that never committed, is dropped and
 loaded anew.
@@ -213,7 +213,7 @@ class StateLog:
         return self._serializer.load(data)
 
     def committed(self, store: BucketStore) -> dict[Any, Any]:
-        """Return fresh copies of the bucket's states as they were before the batch at hand."""
+        """Return fresh copies of the bucket's states as they were before the block at hand."""
         return self.open(store, None).objects
 
 

@@ -1,8 +1,8 @@
 """Runs state computations on the live objects of a bucket; an error leaves no trace in the state.
 
 The common case is a loop without any bookkeeping. When a computation raises, its state may be half changed: the
-state of that key is then made again, from what was committed and from the messages of this batch that had
-succeeded. From there on, for the rest of the batch, the key is *guarded*: a copy is kept, so that a further
+state of that key is then made again, from what was committed and from the messages of this block that had
+succeeded. From there on, for the rest of the block, the key is *guarded*: a copy is kept, so that a further
 error is cheap to undo.
 """
 
