@@ -48,7 +48,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(machida, receiver, tmp_pa
 
     run.wait_until(noticed, "noticing that the disk is full again")
     run.stop()
-    assert "The blocks under way are left to the next run" in run.output
+    assert "What was under way is left to the next run" in run.output
     assert "Traceback" not in run.output
     # Room for the record of what is sent was set aside, so the last message may have left, and its commit not come.
     assert received(app.steps.everything()) in (expected(everything), expected([*everything, last]))
