@@ -146,10 +146,7 @@ class Conductor:
                 run.kill()
             else:
                 target.kill()
-        if strike.fault is Fault.KILL_JVM:
-            code = run.exit_code()
-            assert code > 0, f"without its JVM the application ended with {code}:\n{run.output}"
-        if strike.fault in {Fault.KILL_DRIVER, Fault.KILL_JVM}:
+        if strike.fault is Fault.KILL_DRIVER:
             self.start()
 
     def stop(self) -> None:

@@ -39,7 +39,7 @@ class Moment(StrEnum):
     RECORD = "when a block is recorded"
 
 
-ENDS_THE_RUN = frozenset({Fault.KILL_DRIVER, Fault.KILL_JVM, Fault.STOP})
+ENDS_THE_RUN = frozenset({Fault.KILL_DRIVER, Fault.STOP})
 """Faults after which the application has to be started again."""
 
 _LASTING = frozenset(fault for fault in Fault if fault.name.startswith(("FREEZE", "CLOSE", "HOLD")))
