@@ -5,7 +5,7 @@ import pytest
 from .conductor import perform
 from .schedule import Fault, Moment, make_schedule
 
-SEEDS = [201, 58846, 35903]
+SEEDS = [201, 371, 78]
 
 
 @pytest.mark.timeout(900)
