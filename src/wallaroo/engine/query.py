@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 _SOURCE = "wallaroo.BlockSource"
 _STAGE = "WALLAROO_STAGE"
-_LONGEST_EPOCH = "7 days"
-"""Epochs are ended by the ingress; this is only Spark's own upper bound."""
+_FOR_EVER = "3650 days"
+"""What Spark calls a batch never ends: what is committed, and when, is decided by us."""
 
 
 def start_query(
@@ -33,5 +33,5 @@ def start_query(
         frame = frame.repartition(settings.partitions, "part").mapInArrow(later_stage(settings, level), COLUMNS)
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).outputMode("update")
     # PySpark has this trigger, and no type for it.
-    query: StreamingQuery = writer.trigger(realTime=_LONGEST_EPOCH).queryName("wallaroo").start()  # type: ignore[call-overload]
+    query: StreamingQuery = writer.trigger(realTime=_FOR_EVER).queryName("wallaroo").start()  # type: ignore[call-overload]
     return query

@@ -6,7 +6,8 @@ been delivered stays within a window of bytes, so that nothing piles up behind t
 stops the egress, then the readers, then the log fills, and senders are held back.
 
 Those who process are some *readers*, which take the blocks in turn. An *epoch* is what they take between two commits:
-it ends, in front of the same block for all of them, when it has lasted long enough, or when somebody asks for it.
+it ends, in front of the same block for all of them, when it has lasted long enough, or when somebody asks for it. They
+are told, and go on with the next block.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Sequencer:
         self._past: set[str] = set()
         """Attempts that have ended: one of their tasks may still be on its way here."""
         self._starts_at = 0
-        """The block where all readers of this attempt begin, now or the next time that they come."""
+        """The block where all readers of this attempt begin."""
         self._lines: dict[int, Line] = {}
         self._readers = 0
         self._replay: Iterator[SequencedBlock] = iter(())
@@ -82,7 +83,6 @@ class Sequencer:
         self._epoch_bytes = 0
         self._epoch_began = 0.0
         self._epoch_start = sequence.end
-        self._ending = False
         self._last_cut = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -117,7 +117,7 @@ class Sequencer:
             self._pump()
 
     def left(self, reader: int, line: Line) -> None:
-        """Take note that a reader is gone before the epoch's end: with it this life of the query ends.
+        """Take note that a reader is gone: with it this life of the query ends.
 
         Spark may run a task that was lost once more, alone. Its neighbours would then have what it gets a second time.
         """
@@ -141,7 +141,6 @@ class Sequencer:
         self._under_way.clear()
         self._bytes_under_way = self._epoch_bytes = 0
         self._epoch_began = 0.0
-        self._ending = False
 
     def delivered(self, number: int) -> None:
         """Take note that the outputs of all blocks before `number` have been delivered."""
@@ -158,16 +157,19 @@ class Sequencer:
         self._pump()
 
     def end_epoch(self) -> int | None:
-        """End the epoch in front of the next block; return that block's number, None where nothing has begun."""
-        if len(self._lines) < self._readers or not self._readers or self._ending:
+        """End the epoch in front of the next block; return that block's number, None where nobody takes blocks.
+
+        The next one begins at once.
+        """
+        if not self._is_open():
             return None
-        self._ending = True
-        end = self._starts_at = self._next
-        for line in self._lines.values():
-            line.send(FRAME.pack(end, -1))
-        # They come anew for the next epoch.
-        self._lines.clear()
-        return end
+        if self._next > self._epoch_start:
+            for line in self._lines.values():
+                line.send(FRAME.pack(self._next, -1))
+            self._epoch_start = self._next
+            self._epoch_bytes = 0
+            self._epoch_began = 0.0
+        return self._epoch_start
 
     def committed(self, number: int) -> None:
         """Forget the blocks before `number`."""
@@ -208,7 +210,7 @@ class Sequencer:
             self._cut()
 
     def _is_open(self) -> bool:
-        return self._readers > 0 and len(self._lines) == self._readers and not self._ending
+        return self._readers > 0 and len(self._lines) == self._readers
 
     def _next_block(self) -> SequencedBlock | None:
         """Return the block whose turn it is, if it may go now."""
@@ -281,5 +283,5 @@ class Sequencer:
             asyncio.get_running_loop().call_later(self._epoch_seconds, self._epoch_is_over, self._epoch_start)
 
     def _epoch_is_over(self, start: int) -> None:
-        if start == self._epoch_start and not self._ending:
+        if start == self._epoch_start:
             self.end_epoch()

@@ -89,7 +89,8 @@ class HandIns:
         self.attempt = ""
         """Which life of the query is listened to."""
         self._outputs: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
-        self._saved: defaultdict[int, dict[tuple[int, int], tuple[_Task, Any]]] = defaultdict(dict)
+        self._saved: defaultdict[int, dict[tuple[int, int], Any]] = defaultdict(dict)
+        """By the end of an epoch, what each task has reported of it."""
         self._deaths = deaths or Deaths()
         self._notes = notes
         self._ends: list[TaskEnd] = []
@@ -114,30 +115,33 @@ class HandIns:
             self._changed.notify_all()
 
     def next(self, attempt: str, block: int, timeout: float) -> list[bytes] | Epoch | None:
-        """Return the outputs of a block in the order of the partitions, or that the epoch has ended before it.
+        """Return the outputs of a block in the order of the partitions, or an epoch that has ended before it.
 
         None where neither comes in time, or where another attempt is listened to.
         """
 
         def is_there() -> bool:
-            return attempt != self.attempt or self._is_complete(block) or self._is_saved(block)
+            return attempt != self.attempt or self._is_complete(block) or self._saved_before(block) is not None
 
         with self._changed:
             if not self._changed.wait_for(is_there, timeout) or attempt != self.attempt:
                 return None
-            if not self._is_complete(block):
-                return self._epoch(block)
+            # Tasks go on behind the end of an epoch, and the last of them may save when others are well behind it.
+            if (end := self._saved_before(block)) is not None:
+                return self._epoch(end)
             outputs = self._outputs.pop(block)
             return [outputs[partition] for partition in sorted(outputs)]
 
     def _is_complete(self, block: int) -> bool:
         return len(self._outputs.get(block, ())) == self._expected.outputs
 
-    def _is_saved(self, block: int) -> bool:
-        return len(self._saved.get(block, ())) == self._expected.saves
+    def _saved_before(self, block: int) -> int | None:
+        """Return the end of the first epoch that all tasks have saved, and that is not behind `block`."""
+        ends = (end for end, tasks in self._saved.items() if end <= block and len(tasks) == self._expected.saves)
+        return min(ends, default=None)
 
     def _epoch(self, block: int) -> Epoch:
-        reports = [report for _, report in self._saved[block].values()]
+        reports = self._saved[block].values()
         heads = {
             (state, bucket): StoredHead.from_json(head) for report in reports for state, bucket, head in report["heads"]
         }
@@ -153,14 +157,10 @@ class HandIns:
             return self._ends[0] if self._ends else None
 
     def release(self, block: int) -> None:
-        """Let the tasks of an epoch end: it is committed."""
+        """Forget what belongs to an epoch: it is committed."""
         self._deaths.forget_before(block)
         with self._changed:
-            tasks = [task for task, _ in self._saved.pop(block, {}).values()]
-            self._greeted.clear()
-        for task in tasks:
-            with suppress(OSError):
-                task.connection.sendall(b"committed\n")
+            self._saved.pop(block, None)
 
     def wake(self) -> None:
         """Let whoever waits look around."""
@@ -243,7 +243,7 @@ class HandIns:
             if kind == OUTPUT:
                 self._outputs[block][task.partition] = body
             elif kind == SAVED:
-                self._saved[block][task.level, task.partition] = (task, json.loads(body))
+                self._saved[block][task.level, task.partition] = json.loads(body)
             elif kind == FAILED:
                 report = json.loads(body)
                 failure = Failure(Kind(report["kind"]), report["text"])

@@ -135,6 +135,13 @@ class StateFiles:
             finally:
                 os.close(folder)
 
+    def begin_epoch(self) -> None:
+        """Go on behind what has been saved: in another file, and with nothing changed."""
+        self.close()
+        self._changed.clear()
+        self._new = f"{uuid.uuid4().hex}.entries"
+        self._size = 0
+
     def close(self) -> None:
         """Close all files."""
         for file in (*self._readers.values(), *([self._writer] if self._writer >= 0 else ())):

@@ -1,13 +1,15 @@
-"""The tasks of the query, as Spark runs them: long ones, each for the time of an epoch.
+"""The tasks of the query, as Spark runs them: long ones, which end with the query.
 
 Rows come and go one at a time. A row with the number -1 says nothing; it is there because Spark asks for the next row
 before it passes the last one on to Python. On a cluster each row has one behind it; on one machine our own shuffle
-gives one out where no other row waits. A number below that says that the epoch ends, and before which block.
+gives one out where no other row waits. A number below that says that an epoch ends, and before which block: what has
+been computed is then saved, and the tasks go on.
 """
 
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -81,12 +83,14 @@ def first_stage(settings: TaskSettings) -> Callable[[Batches], Batches]:
             worker.prepare_sources()
             task = CarefulTask(worker, note_in(settings.notes), driver.welcome.care)
             shuffle = _Shuffle(settings.partitions, partition, flushes=bool(settings.messages))
+            housekeeping = _Housekeeping()
             yield from shuffle.begin()
             for number, record in _rows(batches, 1):
                 if number <= end_before(0):
                     if not settings.levels:
                         driver.saved(end_before(number), {})
                     yield from shuffle.to_all(number)
+                    housekeeping.tidy_up()
                     continue
                 block = unpack_block(record)
                 shares = task.run(
@@ -96,7 +100,6 @@ def first_stage(settings: TaskSettings) -> Callable[[Batches], Batches]:
                     yield from shuffle.rows(number, shares)
                 else:
                     driver.output(number, pack_share(shares[0]))
-            _tidy_up(worker)
 
     return run
 
@@ -114,24 +117,25 @@ def later_stage(settings: TaskSettings, level: int) -> Callable[[Batches], Batch
             stage = worker.open_stage(level, partition, settings.partitions, files)
             task = CarefulTask(worker, note_in(settings.notes), driver.welcome.care)
             shuffle = _Shuffle(settings.partitions, partition, flushes=bool(settings.messages))
+            housekeeping = _Housekeeping()
             yield from shuffle.begin()
             last = level + 1 == settings.levels
             order = _InOrder(driver.welcome.start, settings.readers if level == 0 else settings.partitions, level)
             for batch in batches:
                 for block, shares in order.take(*(column[0] for column in batch.columns[1:])):
+                    if shares is None:
+                        if not last:
+                            yield from shuffle.to_all(end_before(block))
+                        letters = stage.end()
+                        driver.saved(block, files.changed(), letters)
+                        files.begin_epoch()
+                        housekeeping.tidy_up()
+                        continue
                     onward = task.run(block, partial(stage.run, map(unpack_share, shares)))
                     if last:
                         driver.output(block, pack_share(onward[partition]))
                     else:
                         yield from shuffle.rows(block, onward)
-                if order.is_at_the_end():
-                    # Not when the stream ends: the stage before waits for the commit, and with it for this one.
-                    if not last:
-                        yield from shuffle.to_all(end_before(order.next))
-                    letters = stage.end()
-                    driver.saved(order.next, files.changed(), letters)
-                    stage.keep()
-            _tidy_up(worker)
 
     return run
 
@@ -140,31 +144,33 @@ class _InOrder:
     """Puts what comes from the stage before into the order of the blocks."""
 
     def __init__(self, start: int, senders: int, level: int) -> None:
-        self.next = start
+        self._next = start
         self._needed = 1 if level == 0 else senders
         """How many senders have a share of a block: of the first stage, one; of a later one, all."""
         self._waiting: dict[int, dict[int, pa.Buffer]] = {}
-        self._open = set(range(senders))
-        self._just_ended = False
+        self._ends: set[int] = set()
+        """Before which blocks epochs end. Each sender says so before it sends what is behind."""
+        self._last_end = start
 
-    def is_at_the_end(self) -> bool:
-        """Tell whether the row that was just taken was the last sender's last word."""
-        return self._just_ended
-
-    def take(self, block: pa.Scalar, sender: pa.Scalar, share: pa.Scalar) -> Iterator[tuple[int, list[memoryview]]]:
-        """Take a row; yield the blocks that are complete now and whose turn it is."""
+    def take(
+        self, block: pa.Scalar, sender: pa.Scalar, share: pa.Scalar
+    ) -> Iterator[tuple[int, list[memoryview] | None]]:
+        """Take a row; yield the blocks that are complete now and whose turn it is, with None where an epoch ends."""
         number: int = block.as_py()
-        self._just_ended = False
-        if number < NOTHING:
-            self._open.discard(sender.as_py())
-            self._just_ended = not self._open
-        if number <= NOTHING:
-            return
-        self._waiting.setdefault(number, {})[sender.as_py()] = share.as_buffer()
-        while len(self._waiting.get(self.next, ())) == self._needed:
-            shares = self._waiting.pop(self.next)
-            yield self.next, [memoryview(shares[each]) for each in sorted(shares)]
-            self.next += 1
+        if number < NOTHING and end_before(number) > self._last_end:
+            self._ends.add(end_before(number))
+        if number > NOTHING:
+            self._waiting.setdefault(number, {})[sender.as_py()] = share.as_buffer()
+        while True:
+            if self._next in self._ends:
+                self._ends.discard(self._next)
+                self._last_end = self._next
+                yield self._next, None
+            if len(self._waiting.get(self._next, ())) < self._needed:
+                return
+            shares = self._waiting.pop(self._next)
+            yield self._next, [memoryview(shares[each]) for each in sorted(shares)]
+            self._next += 1
 
 
 class _Shuffle:
@@ -226,7 +232,22 @@ def _line(settings: TaskSettings, level: int) -> Iterator[tuple[HandIn, int]]:
         driver.close()
 
 
-def _tidy_up(worker: Worker) -> None:
-    worker.forget_old()
-    # Spark's worker runs a full collection after every task, which would visit every live object.
-    gc.freeze()
+class _Housekeeping:
+    """Keeps the garbage collector off the live states.
+
+    What is frozen is skipped. Garbage in cycles that were frozen alive is collected now and then, so seldom that it
+    costs next to nothing.
+    """
+
+    def __init__(self) -> None:
+        self._next_collection = time.monotonic() + 10.0
+
+    def tidy_up(self) -> None:
+        """Freeze what is alive; when its time has come, look for garbage among it first."""
+        started = time.monotonic()
+        if started >= self._next_collection:
+            gc.unfreeze()
+            gc.collect()
+            took = time.monotonic() - started
+            self._next_collection = started + max(10.0, 1000 * took)
+        gc.freeze()

@@ -57,11 +57,10 @@ class HandIn:
         self._send(OUTPUT, block, share)
 
     def saved(self, block: int, heads: Mapping[BucketName, StoredHead], letters: Sequence[Letter] = ()) -> None:
-        """Say that all before `block` is computed and on the disk; return when it is committed."""
+        """Say that all before `block` is computed and on the disk."""
         changed = [[*name, head.as_json()] for name, head in heads.items()]
         report = {"heads": changed, "letters": letters}
         self._send(SAVED, block, json.dumps(report).encode())
-        self._line()
 
     def failed(self, error: BaseException) -> None:
         """Say why this task cannot go on."""

@@ -43,7 +43,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * An offset is the number of a block. A reader holds a connection to the ingress, says which of how many it is and where
  * it starts, and passes on what it is handed: a row for each block, with what the block says of itself. Behind each row
  * comes an empty one, because Spark asks for the next row before it sends the last one on. The reader waits while there
- * is nothing; the end of an epoch is one more row, behind which it stops.
+ * is nothing; the end of an epoch is one more row.
  */
 public class BlockSource implements TableProvider {
   static final StructType SCHEMA =
@@ -168,7 +168,6 @@ public class BlockSource implements TableProvider {
     private long block;
     private byte[] content;
     private boolean flush;
-    private boolean ended;
 
     BlockReader(Share share) {
       position = share.start;
@@ -200,17 +199,16 @@ public class BlockSource implements TableProvider {
         content = NOTHING;
         return RecordStatus.newStatusWithoutArrivalTime(true);
       }
-      if (ended) { return RecordStatus.newStatusWithoutArrivalTime(false); }
       try {
         block = input.readLong();
         int length = input.readInt();
         position = block;
-        // The end comes as the block that the next epoch begins with, and says so by its length.
-        ended = length < 0;
-        content = ended ? NOTHING : input.readNBytes(length);
-        if (ended) { block = -2L - block; } else if (content.length < length) { throw new EOFException(); }
+        // The end of an epoch comes as the block that the next one begins with, and says so by its length.
+        boolean end = length < 0;
+        content = end ? NOTHING : input.readNBytes(length);
+        if (end) { block = -2L - block; } else if (content.length < length) { throw new EOFException(); }
         // Spark asks for the next row before it passes this one on: unless that is here already, it gets an empty one.
-        flush = ended || input.available() < HEAD_BYTES;
+        flush = input.available() < HEAD_BYTES;
       } catch (IOException error) {
         throw new IngressLost("The process that accepts connections has closed the line: " + error, error);
       }
