@@ -159,9 +159,12 @@ def test_an_epoch_ends_for_all_readers_in_front_of_the_same_block_and_goes_on_th
         assert sequencer.end_epoch() == 5
         assert [reader.end for reader in readers] == [5, 5]
         sequencer.appended(0, 3, 4, BLOCK_BYTES)
-        assert sequencer.end_epoch() is None
-        again = _joined(sequencer, 2, 5)
-        assert [reader.numbers for reader in again] == [[], [5]]
+        assert [reader.numbers for reader in readers] == [[0, 2, 4], [1, 3, 5]]
+        assert sequencer.end_epoch() == 6
+        # Nothing has begun since.
+        readers[0].end = None
+        assert sequencer.end_epoch() == 6
+        assert readers[0].end is None
 
     _run(tmp_path, test)
 
@@ -204,7 +207,6 @@ def test_a_task_that_is_run_once_more_alone_gets_nothing_and_ends_the_attempt(tm
         sequencer.join("one", 0, 2, 0, late.line)
         assert late.closed
         assert sequencer.end_epoch() == 1
-        # Lost behind the end of its epoch, it would wait for neighbours that never come.
         behind = Reader()
         sequencer.join("two", 0, 2, 0, behind.line)
         assert behind.closed

@@ -89,6 +89,8 @@ class Processing:
         if self.is_active() is None:
             self._opened.close()
             self._start_session()
+        else:
+            self._query.stop()
         self._start_query()
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ from wallaroo.topology.model import Application
 
 READY = "Application has successfully initialized."
 _LOOK_SECONDS = 0.01
+_ASK_AGAIN_SECONDS = 2.0
 
 
 class Stop:
@@ -100,8 +101,11 @@ class Running:
         counts = self._egress.counts
         self._ingress.tick()
         self._wait_until(lambda: counts.blocks > 0)
-        self._ingress.end_epoch()
-        self._wait_until(lambda: counts.commits > 0)
+        while not counts.commits:
+            # Asked for again, where the query has been started once more meanwhile.
+            self._ingress.end_epoch()
+            deadline = time.monotonic() + _ASK_AGAIN_SECONDS
+            self._wait_until(lambda: counts.commits > 0 or time.monotonic() > deadline)  # noqa: B023 - called at once
         blocks = counts.blocks
         self._ingress.tick()
         self._wait_until(lambda: counts.blocks > blocks)
@@ -147,7 +151,9 @@ class Running:
         """Take nothing new, and commit what is under way."""
         self._ingress.drain()
         end = self._ingress.end_epoch()
-        while end is not None and self._commits.block < end and not stop.at_once.is_set():
+        while (end is None or self._commits.block < end) and not stop.at_once.is_set():
+            # Nobody takes blocks for a moment while the query is started again.
+            end = self._ingress.end_epoch() if end is None else end
             if self._egress.held_up is not None:
                 self._left = str(self._egress.held_up)
             elif not self._processing.is_active():

@@ -146,10 +146,9 @@ class SequenceWriter:
     def _begin_segment(self) -> None:
         path = self._path(self.end)
         opening = json.dumps({"ends": {str(source): end for source, end in self.ends.items()}}).encode() + b"\n"
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
-        os.write(file, opening)
-        os.fsync(file)
-        sync_directory(self.directory)
+        # As a whole: a segment without its first line could not be read.
+        write_atomically(path, opening, FILE_MODE)
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         if self._segments:
             os.fsync(self._file)
             os.close(self._file)
@@ -163,11 +162,14 @@ class SequenceWriter:
         Raises:
             LogCorruptError: A block is damaged or gone.
         """
-        for block in blocks_from(self.directory, number):
-            yield block
-            number = block.number + 1
-        if number < self.end:
-            raise _missing(self.directory, number)
+        while number < self.end:
+            # What is read is as it was when reading began; more may have come since.
+            before = number
+            for block in blocks_from(self.directory, number):
+                yield block
+                number = block.number + 1
+            if number == before:
+                raise _missing(self.directory, number)
 
     def delete_before(self, number: int) -> None:
         """Forget the blocks before `number`, in whole segments."""

@@ -31,6 +31,8 @@ INTERVAL_SECONDS = 0.004
 """The shortest time between two blocks that are not full: each has a cost of its own at every station."""
 SMALL_BLOCKS_AT_ONCE = 4
 """How many blocks for each reader may be under way for one that is not full to be cut."""
+RETRY_SECONDS = 1.0
+"""How soon a block is tried again that could not be written."""
 SYNC_SECONDS = 1.0
 """How often the sequence is forced to the disk, like the logs."""
 _MOST_RANGES = 1024
@@ -85,6 +87,8 @@ class Sequencer:
         self._epoch_start = sequence.end
         self._last_cut = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._tick_owed = False
 
     def appended(self, source: int, first: int, end: int, size: int) -> None:
         """Take note of messages that a source has accepted."""
@@ -194,8 +198,9 @@ class Sequencer:
     def close(self) -> None:
         """Force the sequence to the disk and close it; nothing is handed out any more."""
         self._readers = 0
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._retry):
+            if timer is not None:
+                timer.cancel()
         self._leave_all()
         try:
             self._sequence.close()
@@ -261,11 +266,24 @@ class Sequencer:
         except OSError as error:
             self._waiting.extendleft(reversed(taken))
             self._on_cut_failed(error)
+            self._try_again_later(tick=not taken)
             return
         self._waiting_bytes -= size
         self._last_cut = time.monotonic()
         if block.number == self._next:
             self._ahead = block
+
+    def _try_again_later(self, *, tick: bool) -> None:
+        self._tick_owed = self._tick_owed or tick
+        if self._retry is None:
+            self._retry = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        owed, self._tick_owed = self._tick_owed, False
+        if owed:
+            self._cut()
+        self._pump()
 
     def _hand_out(self, block: SequencedBlock) -> None:
         self._ahead = None

@@ -74,8 +74,8 @@ def received(server, size):
         return stream.read(size)
 
 
-def share(number, *chunks):
-    return pack_share([Chunk(BLOCK, 0, 0, SequencedBlock(number, 0, 1, (Range(0, 0, 1),)).pack()), *chunks])
+def share(number, *chunks, messages=(0, 1)):
+    return pack_share([Chunk(BLOCK, 0, 0, SequencedBlock(number, 0, 1, (Range(0, *messages),)).pack()), *chunks])
 
 
 def output(text):
@@ -119,13 +119,23 @@ def test_what_has_been_delivered_is_not_delivered_again_after_a_failure(egress, 
 def test_an_epoch_is_committed_when_all_before_it_is_delivered(egress, task):
     egress.begin("one")
     line, other = task("one"), task("one", partition=1)
-    saving = threading.Thread(target=line.saved, args=[1, {("s", 0): HEAD}])
-    saving.start()
+    line.saved(1, {("s", 0): HEAD})
     assert egress.commits.block == 0
     other.output(0, share(0))
-    saving.join(20)
+    wait_until(lambda: egress.itself.counts.commits == 1)
     assert (egress.commits.block, egress.commits.heads) == (1, {("s", 0): HEAD})
-    assert egress.told == [("delivered", 1), ("committed", 1, {"p": 1})]
+    wait_until(lambda: egress.told == [("delivered", 1), ("committed", 1, {"p": 1})])
+
+
+def test_what_has_been_delivered_behind_an_epoch_is_not_committed_with_it(egress, task):
+    egress.begin("one")
+    line = task("one")
+    for number in range(3):
+        line.output(number, share(number, messages=(number, number + 1)))
+    wait_until(lambda: ("delivered", 3) in egress.told)
+    line.saved(2, {})
+    wait_until(lambda: egress.itself.counts.commits == 1)
+    assert (egress.commits.block, egress.commits.ends) == (2, {"p": 2})
 
 
 def test_the_epoch_of_a_life_of_the_query_that_is_over_is_not_committed(egress):
@@ -145,9 +155,7 @@ def test_everything_is_counted_once_whatever_is_computed_again(egress, task, ser
         line.output(0, share(0, output(b"three"), letters))
         egress.told.clear()
         wait_until(lambda: ("delivered", 1) in egress.told)
-    saving = threading.Thread(target=line.saved, args=[1, {}])
-    saving.start()
-    saving.join(20)
+    line.saved(1, {})
     wait_until(lambda: counts.commits == 1)
     [sink] = counts.sent_messages
     found = counts.snapshot()

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import os
 import signal
-import threading
 import warnings
 
 import pytest
@@ -96,26 +95,23 @@ def test_a_block_is_complete_when_all_have_handed_in(hand_ins, task):
     assert hand_ins.next("now", 6, 0.05) is None
 
 
-def test_tasks_end_when_all_have_saved_and_it_is_committed(hand_ins, task):
-    ended = []
-
-    def save(partition):
-        line = task(partition)
-        line.saved(7, {("s", partition): HEAD}, [{"n": partition}])
-        ended.append(partition)
-
-    threads = [threading.Thread(target=save, args=[partition]) for partition in (0, 1)]
-    for thread in threads:
-        thread.start()
-    epoch = hand_ins.next("now", 7, 10)
+def test_an_epoch_is_there_when_all_tasks_have_saved_also_if_they_have_gone_on(hand_ins, task):
+    lines = [task(partition) for partition in (0, 1)]
+    lines[0].saved(7, {("s", 0): HEAD}, [{"n": 0}])
+    for line in lines:
+        line.output(7, b"behind it")
+    lines[0].output(8, b"further")
+    assert hand_ins.next("now", 7, 10) == [b"behind it", b"behind it"]
+    # It is still under way, and may not be taken before what is before it has been delivered.
+    lines[1].saved(7, {("s", 1): HEAD}, [{"n": 1}])
+    lines[1].output(8, b"further")
+    assert hand_ins.next("now", 6, 0.05) is None
+    epoch = hand_ins.next("now", 8, 10)
     assert isinstance(epoch, Epoch)
     assert (epoch.block, set(epoch.heads)) == (7, {("s", 0), ("s", 1)})
     assert sorted(letter["n"] for letter in epoch.letters) == [0, 1]
-    assert not ended
     hand_ins.release(7)
-    for thread in threads:
-        thread.join(10)
-    assert sorted(ended) == [0, 1]
+    assert hand_ins.next("now", 8, 10) == [b"further", b"further"]
 
 
 def test_what_an_earlier_attempt_hands_in_is_not_taken(hand_ins, task):
@@ -219,6 +215,7 @@ def test_the_next_life_is_told_what_to_be_careful_with_until_it_is_committed(han
     _, other = dies_at(hand_ins, notes, 1, block=6)
     assert other == "[[], [], []]"
     hand_ins.release(6)
+    hand_ins.begin("afterwards", EXPECTED)
     _, care = dies_at(hand_ins, notes, 0, block=6)
     assert care == "[[], [], []]"
 

@@ -101,6 +101,7 @@ class Egress:
         """
         with self._committing:
             self._hand_ins.begin(attempt, expected)
+            self._commits.remove_unnamed()
             return self._commits.block
 
     def close(self) -> None:

@@ -33,11 +33,18 @@ class Commits:
         """How many messages of each source are in the blocks before that."""
         self.heads: dict[BucketName, StoredHead] = {}
         self._before: set[str] = set()
+        self._is_sure = True
+        """Whether the file says what is known here: one that could not be forced to the disk may say more."""
         if path.exists():
             self._read()
         if states is not None:
             states.mkdir(mode=0o700, exist_ok=True)
-            named = self._named()
+            self.remove_unnamed()
+
+    def remove_unnamed(self) -> None:
+        """Remove what an attempt has left that did not get to its commit."""
+        named = self._named() | self._before
+        if self._is_sure:
             self._remove(lambda name: name not in named)
 
     def _read(self) -> None:
@@ -67,7 +74,9 @@ class Commits:
         states: dict[str, dict[str, Any]] = {}
         for (state, bucket), head in heads.items():
             states.setdefault(state, {})[str(bucket)] = head.as_json()
+        self._is_sure = False
         write_atomically(self._path, json.dumps({"block": block, "ends": ends, "states": states}))
+        self._is_sure = True
         self.block, self.heads, self.ends = block, heads, ends
         # The one before last: a task may still be reading what the last one named.
         gone = self._before - named - self._named()

@@ -237,7 +237,7 @@ class Stage:
         state = step.step.state.name
         for bucket, work in works:
             self._run((state, bucket)).run(*work)
-        self._chunks.append(arrived)
+        self._chunks.append(arrived.on_its_own())
         self._kept += len(chunk.body)
 
     def _run(self, name: BucketName) -> BucketRun:
@@ -291,6 +291,11 @@ class _ChunkForStates:
         self._chunk = chunk
         self._step = step
         self.state = step.step.state.name
+
+    def on_its_own(self) -> _ChunkForStates:
+        """Return it without the row that it came in, which may be much larger."""
+        chunk = self._chunk._replace(body=bytes(self._chunk.body))
+        return _ChunkForStates(self._worker, self._block, chunk, self._step)
 
     def by_bucket(self, loaded: tuple[list[Any], list[int], list[Any]]) -> Iterator[tuple[int, Work]]:
         """Yield the messages of each bucket."""
