@@ -122,3 +122,36 @@ def test_a_segment_whose_first_line_is_damaged_goes_as_a_whole(tmp_path: Path, m
     assert len(skip_damaged_blocks(tmp_path)) == 1
     assert segment_firsts(tmp_path) == []
     assert SequenceWriter(tmp_path, ["words", "orders"], known=12).end == 12
+
+
+def test_blocks_that_come_while_others_are_read_are_not_missing(tmp_path: Path) -> None:
+    writer = _filled(tmp_path)
+    numbers = []
+    for block in writer.read_from(0):
+        numbers.append(block.number)
+        if block.number in {3, 9}:
+            for _ in range(3):
+                writer.append(0, 1)
+    assert numbers == list(range(16))
+    writer.close()
+
+
+def test_a_segment_that_could_not_be_begun_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sequence, "SEGMENT_BYTES", 100)
+    writer = SequenceWriter(tmp_path, ["words"])
+    while len(segment_firsts(tmp_path)) < 2:
+        writer.append(0, 1, (Range(0, writer.end, writer.end + 1),))
+    before = {path.name for path in tmp_path.iterdir()}
+
+    def no_room(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sequence, "SEGMENT_BYTES", 1)
+    with monkeypatch.context() as full:
+        full.setattr(sequence, "write_atomically", no_room)
+        with pytest.raises(OSError, match="No space"):
+            writer.append(0, 1)
+    assert {path.name for path in tmp_path.iterdir()} == before
+    end = writer.append(0, 1).number
+    writer.close()
+    assert SequenceWriter(tmp_path, ["words"]).end == end + 1

@@ -4,6 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
+from wallaroo.ingress import sequencer as sequencer_module
 from wallaroo.ingress.sequence import Range, SequencedBlock, SequenceWriter, unpack_block
 from wallaroo.ingress.sequencer import (
     BLOCK_BYTES,
@@ -300,3 +303,29 @@ def test_sources_hear_how_far_their_messages_are_delivered(tmp_path: Path) -> No
 
 def _unexpected(error: OSError) -> None:
     raise error
+
+
+def test_a_block_that_could_not_be_written_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sequencer_module, "RETRY_SECONDS", 0.01)
+    full = [True]
+
+    class Writer(SequenceWriter):
+        def append(self, time_ns: int, size: int, ranges: tuple[Range, ...] = ()) -> SequencedBlock:
+            if full[0]:
+                raise OSError(28, "No space left on device")
+            return super().append(time_ns, size, ranges)
+
+    async def test() -> None:
+        failures: list[OSError] = []
+        sequencer = Sequencer(Writer(tmp_path, ["words"]), epoch_seconds=60, on_cut_failed=failures.append)
+        [reader] = _joined(sequencer, 1)
+        sequencer.appended(0, 0, 1, BLOCK_BYTES)
+        sequencer.tick()
+        await _until(lambda: len(failures) > 3)
+        assert reader.numbers == []
+        full[0] = False
+        await _until(lambda: len(reader.numbers) >= 1)
+        assert reader.blocks[0].ranges == (Range(0, 0, 1),)
+        sequencer.close()
+
+    asyncio.run(test())

@@ -62,8 +62,8 @@ class IngressServer:
                 source = self.sources[name]
                 low = max(sequence.ends.get(number, source.start), known[name])
                 source.advance(low)
-                for first, end in source.pieces_from(low, BLOCK_BYTES):
-                    sequencer.appended(number, first, end, BLOCK_BYTES)
+                for first, end, size in source.pieces_from(low, BLOCK_BYTES):
+                    sequencer.appended(number, first, end, size)
         self._numbers = {name: number for number, name in enumerate(sequence.names)}
         return sequencer
 

@@ -85,12 +85,12 @@ class Source:
         """Return the index after the last message in the log."""
         return self._log.end
 
-    def pieces_from(self, index: int, size: int) -> Iterator[tuple[int, int]]:
-        """Yield the ranges, of about `size` bytes each, of the messages in the log from `index` on."""
+    def pieces_from(self, index: int, size: int) -> Iterator[tuple[int, int, int]]:
+        """Yield ranges of about `size` bytes, each with what it has, of the messages in the log from `index` on."""
         log = LogReader(self.directory)
         while index < self.end:
             end = log.limit(index, size, self.end)
-            yield index, end
+            yield index, end, sum(log.bytes_between(*present) for present in log.present(index, end))
             index = end
 
     @property

@@ -90,3 +90,12 @@ def test_the_commit_is_plain_json(place):
     commits = Commits(*place)
     commits.commit(4, written(place, commits, b"one"), {"p": 3})
     assert json.loads(place[0].read_text())["block"] == 4
+
+
+def test_what_an_attempt_has_left_is_removed_before_the_next(place):
+    commits = Commits(*place)
+    commits.commit(1, written(place, commits, b"one"), {"p": 3})
+    written(place, commits, b"never")
+    commits.remove_unnamed()
+    assert len(list(place[1].iterdir())) == 1
+    assert commits.state_bytes() == len(b"one")
