@@ -130,7 +130,10 @@ class IngressProcess:
         """Return the next line that is not a notice, or None at the end; pass notices on."""
         assert child.stdout is not None
         for text in child.stdout:
-            line: dict[str, Any] = json.loads(text)
+            try:
+                line: dict[str, Any] = json.loads(text)
+            except ValueError:
+                return None  # Its last words, torn by its death.
             if "notice" not in line:
                 return line
             self._on_notice(line["notice"])

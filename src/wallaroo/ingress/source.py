@@ -28,6 +28,9 @@ SYNC_SECONDS = 1.0
 ROOM_LEFT = 32 << 20
 """How many bytes of its disk a log leaves to the rest of the application."""
 
+MESSAGE_BYTES = 16
+"""What a message counts for beside its payload, where it is bounded how much is under way."""
+
 RETRY_SECONDS = 1.0
 """How often a log that could not be written is tried again."""
 
@@ -216,7 +219,8 @@ class Source:
         self._room -= size
         self._total_messages += len(payloads)
         self._total_bytes += size
-        self._on_append(self.name, first, end, size)
+        # Each message takes room on its way, however short it is.
+        self._on_append(self.name, first, end, size + MESSAGE_BYTES * len(payloads))
 
     def _leave_room(self) -> None:
         """Refuse to fill the disk up. The log gets shorter only as long as the rest of the application can write."""
