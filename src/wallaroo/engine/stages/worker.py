@@ -7,8 +7,6 @@ stage with state takes the shares that its partition has of a block, computes th
 from __future__ import annotations
 
 import contextlib
-import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
@@ -29,7 +27,6 @@ from wallaroo.errors import WallarooError
 from wallaroo.ingress.sequence import SequencedBlock, unpack_block
 from wallaroo.topology.model import REPLAYS
 
-_FORGET_AFTER_SECONDS = 300.0
 _KEPT_AT_MOST = 16 << 20
 """How many bytes of messages are kept, to make a state again after an error, before the states are written."""
 
@@ -43,7 +40,7 @@ class Worker:
         self.outbox = outbox or Outbox(plan)
         self._lines: dict[str, SourceLine] = {}
         self._steps: dict[int, StateStep] = {}
-        self._live: OrderedDict[BucketName, tuple[float, Bucket]] = OrderedDict()
+        self._live: dict[BucketName, Bucket] = {}
         self._log = StateLog(plan.serializer, plan.run_id)
         self._retraced: Retracing | None = None
         self.fatal_first_calls: Mapping[int, Mapping[str, str]] = {}
@@ -141,18 +138,11 @@ class Worker:
 
     def take_live(self, name: BucketName) -> Bucket | None:
         """Return the live objects of a bucket, for somebody who changes them and brings them back when all is well."""
-        return self._live.pop(name, (0.0, None))[1]
+        return self._live.pop(name, None)
 
     def bring_back(self, name: BucketName, bucket: Bucket) -> None:
         """Keep the live objects of a bucket for the next time."""
-        self._live[name] = (time.monotonic(), bucket)
-
-    def forget_old(self) -> None:
-        """Forget buckets that have not been used for long: they live elsewhere now."""
-        self._retraced = None
-        horizon = time.monotonic() - _FORGET_AFTER_SECONDS
-        while self._live and next(iter(self._live.values()))[0] < horizon:
-            self._live.popitem(last=False)
+        self._live[name] = bucket
 
     def prepare_sources(self) -> None:
         """Bind the first stage of every pipeline, so that what cannot be made is found before the first message."""
