@@ -25,7 +25,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from wallaroo.engine.directory.ownership import claim, refuse_strangers
 from wallaroo.engine.directory.plain_names import plain_path, refuse_unusable
@@ -230,8 +229,3 @@ def default_home(application: str, *, looking: bool = False) -> Path:
     words = re.sub(r"[^A-Za-z0-9]+", "-", application).strip("-").lower() or "application"
     temporary = tempfile.gettempdir()
     return (found_users_folder(temporary) if looking else users_folder(temporary)) / words
-
-
-def read_json(path: Path) -> Any:
-    """Return the content of a JSON file."""
-    return json.loads(path.read_text())

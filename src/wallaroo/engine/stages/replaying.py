@@ -16,9 +16,6 @@ from wallaroo.engine.stages.steps import Run, line_from, source_line, to_sink
 from wallaroo.engine.transport.letters import Letter, failed_again, key_in, message_in
 from wallaroo.topology.model import Pipeline
 
-SEQUENCE = 1 << 62
-"""Where the chunks of replayed letters begin in the order of the input: behind all others of their block."""
-
 
 class NoPlaceError(Exception):
     """The step at which a dead letter failed is no longer in the application."""
