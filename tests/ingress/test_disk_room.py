@@ -3,15 +3,18 @@
 import asyncio
 import errno
 import os
+import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from wallaroo.ingress import sequence, telling
 from wallaroo.ingress import source as source_module
-from wallaroo.ingress import telling
 from wallaroo.ingress.config import IngressConfig
 from wallaroo.ingress.log import LogReader, LogWriter
 from wallaroo.ingress.log_format import segment_paths, segment_starts
+from wallaroo.ingress.sequence import SEGMENT_BYTES, Range, SequenceWriter
 from wallaroo.ingress.server import IngressServer
 
 from .conftest import listening
@@ -124,6 +127,43 @@ def test_files_are_forced_to_the_disk_though_the_log_has_gone_on(tmp_path):
         files = writer.unsynced()
         writer.append([b"two"])
     files.sync()
+
+
+@pytest.mark.parametrize("segment_bytes", [1, SEGMENT_BYTES])
+def test_what_has_been_forced_to_the_disk_survives_a_power_failure(config, tmp_path, monkeypatch, segment_bytes):
+    monkeypatch.setattr(sequence, "SEGMENT_BYTES", segment_bytes)
+    on_disk = {}
+    fsync = os.fsync
+
+    def noting(file):
+        fsync(file)
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            on_disk[os.fstat(file).st_ino] = Path(f"/proc/self/fd/{file}").read_bytes()
+
+    async def scenario():
+        monkeypatch.setattr(os, "fsync", noting)
+        killed = IngressServer(config, print)
+        for text in (b"one", b"two"):
+            killed.sources[NAME].received([text])
+            killed.sequencer.tick()
+        # Nobody closes it, and the next one has to force to the disk what it has left.
+        (tmp_path / "log" / "lock").unlink()
+        server = IngressServer(config, print)
+        assert await server.force() == 2
+        server.sources[NAME].received([b"three"])
+        server.sequencer.tick()
+        for path in [path for folder in ("log", "sequence") for path in (tmp_path / folder).iterdir()]:
+            copy = left / path.relative_to(tmp_path)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(on_disk.get(path.stat().st_ino, b""))
+        for each in (killed, server):
+            each.close()
+
+    left = tmp_path / "left"
+    asyncio.run(scenario())
+    with closing(SequenceWriter(left / "sequence", [NAME])) as blocks, LogWriter(left / "log"):
+        assert [block.ranges for block in blocks.read_from(0)] == [(Range(0, 0, 1),), (Range(0, 1, 2),)]
+    assert [payload for _, payloads in LogReader(left / "log").read(0, 2) for payload in payloads] == [b"one", b"two"]
 
 
 def open_files():

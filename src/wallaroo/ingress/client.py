@@ -51,6 +51,11 @@ class IngressClient:
         block: int | None = self._ask({"op": "end epoch"})["block"]
         return block
 
+    def force(self) -> int:
+        """Have all blocks, and their messages, forced to the disk; return the first that may not be there."""
+        block: int = self._ask({"op": "force"})["block"]
+        return block
+
     def tick(self) -> None:
         """Have a block without messages."""
         self._ask({"op": "tick"})

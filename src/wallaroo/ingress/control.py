@@ -73,6 +73,8 @@ class ControlChannel:
             case "drain":
                 await ingress.drain()
                 return {"ends": ingress.ends()}
+            case "force":
+                return {"block": await ingress.force()}
             case "status":
                 return {"status": ingress.status()}
             case "end epoch":

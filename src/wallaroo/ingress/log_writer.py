@@ -91,7 +91,8 @@ class LogWriter:
         self.data_bytes = sum(segment.data_size for segment in self._segments)
         self.disk_bytes = sum(segment.disk_size for segment in self._segments)
         self._clean = True
-        self._synced = self.end
+        # A process that was killed may have left the rest to the operating system.
+        self._synced = self._segments[-1].start
         # A position and the bytes in front of it: the same one is asked for again and again.
         self._mark = (-1, 0)
 

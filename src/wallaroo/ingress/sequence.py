@@ -22,6 +22,7 @@ from zlib import crc32
 
 from wallaroo.files import write_atomically
 from wallaroo.ingress.log_format import DIRECTORY_MODE, FILE_MODE, LogCorruptError, sync_directory
+from wallaroo.ingress.log_writer import UnsyncedFiles
 
 SEGMENT_BYTES = 1 << 20
 _SUFFIX = ".sequence"
@@ -144,13 +145,15 @@ class SequenceWriter:
         return block
 
     def _begin_segment(self) -> None:
+        if self._segments:
+            # Nobody forces it to the disk once there is another one.
+            os.fsync(self._file)
         path = self._path(self.end)
         opening = json.dumps({"ends": {str(source): end for source, end in self.ends.items()}}).encode() + b"\n"
         # As a whole: a segment without its first line could not be read.
         write_atomically(path, opening, FILE_MODE)
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         if self._segments:
-            os.fsync(self._file)
             os.close(self._file)
         if not self._segments or self._segments[-1] != self.end:
             self._segments.append(self.end)
@@ -178,15 +181,19 @@ class SequenceWriter:
 
     def sync(self) -> None:
         """Force the sequence to the disk."""
-        if self._synced < self.end:
-            end = self.end
-            # Another thread may begin a new segment meanwhile, and close this one.
-            file = os.dup(self._file)
-            try:
-                os.fsync(file)
-            finally:
-                os.close(file)
-            self._synced = end
+        if files := self.unsynced():
+            files.sync()
+
+    def unsynced(self) -> UnsyncedFiles | None:
+        """Return what has to be forced to the disk, for another thread to do; None if there is nothing new."""
+        end = self.end
+        if self._synced == end:
+            return None
+
+        def done() -> None:
+            self._synced = max(self._synced, end)
+
+        return UnsyncedFiles(self.directory, [os.dup(self._file)], done)
 
     def close(self) -> None:
         """Force the sequence to the disk, and close it."""

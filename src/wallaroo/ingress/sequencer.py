@@ -179,12 +179,22 @@ class Sequencer:
         """Forget the blocks before `number`."""
         self._sequence.delete_before(number)
 
+    @property
+    def end(self) -> int:
+        """Return the number that the next block gets."""
+        return self._sequence.end
+
+    async def force(self) -> None:
+        """Force the sequence to the disk, in a thread."""
+        if files := self._sequence.unsynced():
+            await asyncio.to_thread(files.sync)
+
     async def keep_on_disk(self) -> None:
-        """Force the sequence to the disk every moment, in a thread."""
+        """Force the sequence to the disk every moment."""
         while True:
             await asyncio.sleep(SYNC_SECONDS)
             try:
-                await asyncio.to_thread(self._sequence.sync)
+                await self.force()
             except OSError as error:
                 self._on_cut_failed(error)
 

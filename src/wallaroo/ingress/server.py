@@ -105,6 +105,12 @@ class IngressServer:
         """Return how the sources are doing."""
         return {name: source.status() for name, source in self.sources.items()}
 
+    async def force(self) -> int:
+        """Force all blocks, and their messages, to the disk; return the number of the first that may not be there."""
+        end = self.sequencer.end
+        await asyncio.gather(self.sequencer.force(), *(source.force() for source in self.sources.values()))
+        return end
+
     async def drain(self) -> None:
         """Stop to listen, take what has arrived already, close the connections and sync the logs."""
         if self._drained is None:

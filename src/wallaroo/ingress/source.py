@@ -178,13 +178,17 @@ class Source:
         except OSError as error:
             self._notice(f"The log of {self.name!r} could not be written to the disk: {error}.")
 
+    async def force(self) -> None:
+        """Force the log to the disk, in a thread: senders do not wait for that."""
+        if files := self._log.unsynced():
+            await asyncio.to_thread(files.sync)
+
     async def keep_on_disk(self) -> None:
-        """Force the log to the disk every moment, in a thread: neither senders nor the application wait for that."""
+        """Force the log to the disk every moment."""
         while True:
             await asyncio.sleep(SYNC_SECONDS)
             try:
-                if files := self._log.unsynced():
-                    await asyncio.to_thread(files.sync)
+                await self.force()
             except OSError as error:
                 self._unforced.begin(
                     f"The log of {self.name!r} could not be forced to the disk: {error.strerror}. It is tried again; "

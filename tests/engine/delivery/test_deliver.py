@@ -62,12 +62,21 @@ def start(make, servers, tmp_path, notices, stopping):
     numbers = count()
 
     @contextmanager
-    def start_egress(home=tmp_path, **options):
+    def start_egress(home=tmp_path, told=None, **options):
         commits = Commits(home / "commit.json", home / "states")
         with (
             closing(HandIns(str(tmp_path / f"socket {next(numbers)}"), "token", commits)) as hand_ins,
             closing(
-                Egress(plan, Home(home), hand_ins, commits, Told([]), stopping, notices.append, **options)
+                Egress(
+                    plan,
+                    Home(home),
+                    hand_ins,
+                    commits,
+                    Told([] if told is None else told),
+                    stopping,
+                    notices.append,
+                    **options,
+                )
             ) as egress,
         ):
             yield egress
@@ -273,6 +282,20 @@ class TestEffectivelyOnce:
         [(other_stream, number, body)] = other
         assert (number, body) == (0, b"other")
         assert other_stream != stream
+
+    def test_no_receiver_gets_a_block_that_a_power_failure_could_still_take(self, start, servers):
+        happened, thread = self.answering(servers[0])
+        with start(told=happened, effectively_once=True) as egress:
+            for number in range(3):
+                egress.deliver(number, [sent(0, b"p")])
+        thread.join(PATIENCE)
+        assert [event[:2] if event[0] == "on disk" else event[1] for event in happened] == [
+            ("on disk", 2),
+            0,
+            1,
+            ("on disk", 4),
+            2,
+        ]
 
     def test_a_state_that_starts_afresh_is_another_stream(self, start, servers, tmp_path):
         batches, thread = self.answering(servers[0], 2)

@@ -181,20 +181,3 @@ def test_room_is_set_aside_before_a_block_is_sent(path):
     assert path.stat().st_blocks * 512 >= path.stat().st_size + (60 << 10)
     ledger.close()
     assert reopened(path).has("sink", 1999)
-
-
-def test_blocks_that_are_made_anew_are_forgotten(path):
-    ledger = Ledger(path)
-    for block in range(8):
-        ledger.record("sink", block)
-    ledger.record("slow sink", 4)
-    ledger.record_part("slow sink", Part(6, 100, 7))
-    name = ledger.id
-    ledger.forget_from(6)
-    ledger.close()
-    for known in (ledger, reopened(path)):
-        assert [known.has("sink", 5), known.has("sink", 6)] == [True, False]
-        assert [known.has("slow sink", 4), known.has("slow sink", 5)] == [True, False]
-        assert known.part("slow sink", 6) == (6, 0, 0)
-        # Receivers that drop repeats know blocks by the ledger's id.
-        assert known.id != name

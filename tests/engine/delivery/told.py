@@ -6,9 +6,15 @@ class Told:
 
     def __init__(self, told):
         self._told = told
+        self._on_disk = 0
 
     def delivered(self, block):
         self._told.append(("delivered", block))
 
     def committed(self, block, ends):
         self._told.append(("committed", block, dict(ends)))
+
+    def force(self):
+        self._on_disk += 2
+        self._told.append(("on disk", self._on_disk))
+        return self._on_disk

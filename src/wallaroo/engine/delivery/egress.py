@@ -66,6 +66,8 @@ class Egress:
             if isinstance(route, SinkRoute):
                 self._routes[route.number] = self._connect(route, context).name
         self._next = self._printed = self._furthest = commits.block
+        self._on_disk = 0
+        """Up to which block a power failure can take nothing any more."""
         self._blocks: deque[SequencedBlock] = deque()
         """What has been delivered and is not committed."""
         self._attempt = ""
@@ -216,7 +218,7 @@ class Egress:
         return {**letter, "positions": [min(each.first for each in mine), max(each.end for each in mine) - 1]}
 
     def _batch(self, sink: str, number: int, chunks: list[Chunk]) -> Batch:
-        """Return a block's outputs for a sink, which go on where a run that was killed had got to."""
+        """Return a block's outputs for a sink, which may go now, from where a run that was killed had got to."""
 
         def note(size: int, checksum: int) -> None:
             try:
@@ -227,7 +229,12 @@ class Egress:
                     raise
 
         batch = Batch(number, [chunk.body for chunk in chunks], note, [chunk.marks for chunk in chunks])
-        if not self._effectively_once:
+        if self._effectively_once:
+            # Receivers know blocks by their numbers: if a power failure took one that they have, others would get its
+            # number, and be dropped as repeats.
+            if number >= self._on_disk:
+                self._on_disk = self._progress.force()
+        else:
             _, size, checksum = self._ledger.part(sink, number)
             batch.go_on(size, checksum)
         return batch

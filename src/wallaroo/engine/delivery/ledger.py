@@ -120,16 +120,6 @@ class Ledger:
                 if not os.fstat(self._file).st_nlink:
                     self._open()
 
-    def forget_from(self, block: int) -> None:
-        """Forget `block` and those behind it, which are made anew of other messages.
-
-        From now on this is another ledger, with an id of its own: a receiver knows the old blocks by their numbers.
-        """
-        self._last = {sink: min(last, block - 1) for sink, last in self._last.items()}
-        self._parts = {sink: part for sink, part in self._parts.items() if part.block < block}
-        self.id = uuid.uuid4().hex
-        self._compact()
-
     def close(self) -> None:
         """Close the file."""
         os.close(self._file)

@@ -1,4 +1,7 @@
-"""Tells the ingress how far blocks are delivered and committed: it hands out, and keeps, no more than that needs."""
+"""Tells the ingress how far blocks are delivered and committed: it hands out, and keeps, no more than that needs.
+
+And learns from it how far a power failure could no longer take them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import threading
 from collections.abc import Mapping
 from typing import Protocol
 
-from wallaroo.ingress.client import IngressClient
+from wallaroo.connectors.base import StoppedError
+from wallaroo.ingress.client import IngressAwayError, IngressClient
 
 
 class Progress(Protocol):
@@ -18,6 +22,9 @@ class Progress(Protocol):
 
     def committed(self, block: int, ends: Mapping[str, int]) -> None:
         """Take note that all before `block`, and before these messages of each source, is committed."""
+
+    def force(self) -> int:
+        """Have all blocks, and their messages, forced to the disk; return the first that may not be there."""
 
 
 class ReportedProgress:
@@ -43,6 +50,13 @@ class ReportedProgress:
         with self._changed:
             self._committed = block, dict(ends)
             self._changed.notify()
+
+    def force(self) -> int:
+        """Have the ingress do it, for as long as it takes to come back if it is away."""
+        while not self._closed:
+            with contextlib.suppress(IngressAwayError):
+                return self._client.force()
+        raise StoppedError
 
     def close(self) -> None:
         """Stop, without waiting for an ingress that does not answer."""
