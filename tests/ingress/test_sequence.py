@@ -67,6 +67,25 @@ def test_a_record_that_a_crash_has_torn_was_never_handed_out(tmp_path: Path, cut
     assert _numbers(again, 0) == list(range(10))
 
 
+def test_damage_at_the_end_is_cut_off_and_kept(tmp_path: Path) -> None:
+    _filled(tmp_path).close()
+    [file] = tmp_path.glob("*.sequence")
+    whole = file.read_bytes()
+    length = len(whole) // 10 - 3
+    for at in (5 * length, 2 * length):
+        damaged = bytearray(whole)
+        damaged[-at] ^= 1
+        file.write_bytes(damaged)
+        again = SequenceWriter(tmp_path, ["words", "orders"])
+        assert 0 < again.end < 9
+        [told] = again.dropped
+        assert f"kept in {tmp_path / 'damaged'}" in told
+        again.close()
+        kept = [path.read_bytes() for path in (tmp_path / "damaged").iterdir()]
+        assert bytes(damaged[file.stat().st_size :]) in kept
+    assert len(kept) == 2
+
+
 def test_segments_roll_over_and_go_when_nobody_needs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sequence, "SEGMENT_BYTES", 200)
     writer = _filled(tmp_path, 40)

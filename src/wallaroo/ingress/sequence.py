@@ -5,7 +5,7 @@ accepted, and the time at which it was cut. Block numbers are the order of the w
 
 The files are segments, each named by the number of its first block. A segment begins with a line of JSON: up to which
 message each source was sequenced before it. Records follow, each with a checksum. A record that a crash has torn at
-the end was never handed out, and is dropped; its messages are still in the logs, and get another place in the order.
+the end was never handed out, and is cut off; its messages are still in the logs, and get another place in the order.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class SequenceWriter:
         return _segment(self.directory, first)
 
     def _recover(self, first: int) -> int:
-        """Drop what a crash has torn at the end of a segment; return the number that comes next."""
+        """Cut off what is not whole at the end of a segment; return the number that comes next."""
         path = self._path(first)
         data = path.read_bytes()
         at, self.ends = _read_opening(path, data)
@@ -121,7 +121,12 @@ class SequenceWriter:
             end, at = end + 1, after
             self._note(block)
         if at < len(data):
-            self.dropped.append(f"{path}: {len(data) - at} bytes at its end were not written completely, and dropped.")
+            # A record that a crash has torn is of no use to anybody, but a damaged one may look the same.
+            aside = _keep(self.directory, f"{end:020d}-{crc32(data[at:]):08x}", data[at:])
+            self.dropped.append(
+                f"{path}: {len(data) - at} bytes at its end were not written completely, or are damaged. Their "
+                f"messages get new blocks, and what was there is kept in {aside}."
+            )
             os.truncate(path, at)
         return end
 
@@ -250,11 +255,9 @@ def skip_damaged_blocks(directory: Path) -> list[str]:
             blocks = []
         if first + len(blocks) == following:
             continue
-        aside = directory / _KEPT_IN
-        aside.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+        aside = _keep(directory, path.name, data)
         for later in segments[segments.index(following) :]:
             _segment(directory, later).rename(aside / _segment(directory, later).name)
-        (aside / path.name).write_bytes(data)
         if blocks:
             os.truncate(path, blocks[-1][1])
         else:
@@ -266,6 +269,14 @@ def skip_damaged_blocks(directory: Path) -> list[str]:
         )
         break
     return told
+
+
+def _keep(directory: Path, name: str, data: bytes) -> Path:
+    """Keep what is about to be cut off a sequence, and return the folder."""
+    aside = directory / _KEPT_IN
+    aside.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+    write_atomically(aside / name, data)
+    return aside
 
 
 def _segment(directory: Path, first: int) -> Path:
