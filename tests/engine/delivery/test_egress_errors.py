@@ -10,7 +10,7 @@ import pytest
 from tests.engine.delivery.told import Told
 
 from wallaroo.engine.delivery.egress import Egress
-from wallaroo.engine.delivery.hand_ins import HandIns
+from wallaroo.engine.delivery.hand_ins import Epoch, HandIns
 from wallaroo.engine.delivery.on_error import OnError
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
@@ -94,6 +94,23 @@ def test_by_policy_nothing_of_a_block_is_sent_or_kept(start, server, kept, polic
         mended.deliver(2, chunks)
     assert (mended.counts.errors, len(kept())) == (80, 80)
     assert received(server) == b"two "
+
+
+@pytest.mark.parametrize("policy", ["fail", "2/h", "2%"])
+def test_what_cannot_be_saved_at_the_end_of_an_epoch_is_judged_as_well(start, kept, policy):
+    with start(policy) as egress:
+        egress.deliver(0, [block(0, (0, 0, 100))])
+        with pytest.raises(ErrorPolicyError, match="step 's' failed for the message m"):
+            egress._commit(Epoch("", 1, {}, [RECORD] * 3))
+        assert egress._commits.block == 0
+    assert (egress.counts.errors, kept()) == (0, [])
+
+
+def test_the_letters_of_an_epochs_end_and_of_the_block_behind_it_are_counted_together(start):
+    with start("5/h") as egress:
+        egress._commit(Epoch("", 1, {}, [RECORD] * 3))
+        with pytest.raises(ErrorPolicyError, match="6 dead letters in the last hour"):
+            egress.deliver(1, [failed({}, {}, {})])
 
 
 def test_what_was_kept_before_is_not_judged_again(start, kept):

@@ -153,6 +153,8 @@ class Egress:
             if epoch.attempt != self._hand_ins.attempt:
                 return  # The next life of the query has begun from the commit before.
             if epoch.letters:
+                # Of states that cannot be saved. Their messages have been counted with their blocks.
+                self._policy.judge(epoch.letters, 0, ("epoch", epoch.block))
                 self._dead_letters.add(epoch.letters)
                 self.counts.failed(epoch.letters)
                 epoch.letters.clear()  # They are kept once, also where the commit has to be tried again.

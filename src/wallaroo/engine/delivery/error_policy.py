@@ -18,21 +18,21 @@ FEWEST_MESSAGES = 100
 
 
 class ErrorPolicy:
-    """Judges the dead letters of block after block."""
+    """Judges the dead letters of block after block, and of the ends of epochs."""
 
     def __init__(self, on_error: OnError, clock: Callable[[], float] = time.monotonic) -> None:
         self._on_error = on_error
         self._clock = clock
-        self._recent: deque[tuple[float, int, int, int]] = deque()
-        """Of the blocks within the window: when, how many dead letters, how many messages, which block."""
+        self._recent: deque[tuple[float, int, int, object]] = deque()
+        """Of what came within the window: when, how many dead letters, how many messages, in what."""
 
     @property
     def counts_messages(self) -> bool:
         """Return whether it matters how many messages a block has."""
         return self._on_error.per == "%"
 
-    def judge(self, letters: Sequence[Letter], messages: int, block: int) -> None:
-        """Take note of a block before anything of it is kept or sent; one that is tried again counts once.
+    def judge(self, letters: Sequence[Letter], messages: int, of: object) -> None:
+        """Take note of the letters `of` a block, or an epoch's end, before they are kept; each counts once.
 
         Raises:
             ErrorPolicyError: The application is not to go on.
@@ -45,14 +45,15 @@ class ErrorPolicy:
             return
         now = self._clock()
         window = _SECONDS.get(self._on_error.per, _WINDOW_SECONDS)
-        if self._recent and self._recent[-1][3] == block:
+        if self._recent and self._recent[-1][3] == of:
             self._recent.pop()
-        self._recent.append((now, len(letters), messages, block))
+        self._recent.append((now, len(letters), messages, of))
         while self._recent[0][0] <= now - window:
             self._recent.popleft()
         if not letters:
             return
-        failed, of_messages = (sum(each[part] for each in self._recent) for part in (1, 2))
+        failed = sum(each[1] for each in self._recent)
+        of_messages = sum(each[2] for each in self._recent)
         if self.counts_messages:
             if of_messages >= FEWEST_MESSAGES and failed > of_messages * self._on_error.most / 100:
                 share = f"{failed:,} dead letters for {of_messages:,} messages in the last minute"
@@ -69,8 +70,7 @@ class ErrorPolicy:
 
 
 _WAY_ON = (
-    "Nothing of this block of messages has been sent or kept. When the program is mended, the same command goes on "
-    "with them."
+    "Nothing of this counts as processed: when the program is mended, the same command goes on with these messages."
 )
 
 
