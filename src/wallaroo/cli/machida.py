@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -217,16 +219,27 @@ def _suggest(unknown: Sequence[str]) -> None:
 
 
 def _stop_on_signals() -> Stop:
-    """Return what SIGINT and SIGTERM set off: finish what is under way; at the second signal, at once."""
+    """Return what SIGINT and SIGTERM set off: finish what is under way; at the second signal, at once.
+
+    A third ends the process where it is, and its wards with it: the next run goes on as after any other death.
+    """
     from wallaroo.engine.run import Stop  # noqa: PLC0415
 
     stop = Stop()
+    before = count()
 
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        again = next(before)
+        if again > 1:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        if again:
+            # Not through `sys.stderr`, which may be in the middle of another line right here.
+            with suppress(OSError):
+                os.write(2, b"Stopping at once; if that hangs, one more signal ends it, and nothing is lost.\n")
+            stop.at_once.set()
         if not stop.ready:
             raise KeyboardInterrupt
-        if stop.requested.is_set():
-            stop.at_once.set()
         stop.requested.set()
 
     signal.signal(signal.SIGINT, on_signal)

@@ -1,0 +1,41 @@
+"""How `machida` is asked to stop, and ended where the stop hangs."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+HANGS = """
+import threading
+from wallaroo.cli.machida import _stop_on_signals
+stop = _stop_on_signals()
+stop.ready = READY
+try:
+    print("runs", flush=True)
+    stop.requested.wait()
+except KeyboardInterrupt:
+    pass
+print("stops", flush=True)
+try:
+    threading.Event().wait()
+finally:
+    print("cleans up", flush=True)
+    threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_stop_that_hangs_is_ended_by_a_third_signal(number, ready):
+    program = [sys.executable, "-c", HANGS.replace("READY", str(ready))]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            for said in ("runs\n", "stops\n"):
+                assert process.stdout.readline() == said
+                process.send_signal(number)
+            assert "one more signal ends it" in process.stderr.readline()
+            process.send_signal(number)
+            assert process.wait(50) == -number
+        finally:
+            process.kill()
