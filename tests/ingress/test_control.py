@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from wallaroo.connectors.base import StoppedError
 from wallaroo.connectors.tcp.connection import READ_BYTES
+from wallaroo.engine.delivery.progress import ReportedProgress
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.log import LogReader
 from wallaroo.ingress.log_format import RECORD_SIZE, segment_starts
@@ -100,6 +102,18 @@ def test_a_restart_does_not_forget_what_was_processed(make_ingress):
     assert ingress.client.status()["numbers"]["backlog_bytes"] == 0
     ingress.send([b"x"])
     ingress.wait_for_end(2)
+
+
+def test_blocks_are_forced_to_the_disk_for_whoever_asks_also_after_a_restart(make_ingress):
+    ingress = make_ingress()
+    ingress.client.tick()
+    assert ingress.client.force() == 0  # Nobody has been handed it.
+    os.kill(ingress.process.pid, 9)
+    progress = ReportedProgress(ingress.client)
+    assert progress.force() == 1
+    progress.close()
+    with pytest.raises(StoppedError):
+        progress.force()
 
 
 def test_a_full_disk_holds_senders_back_and_loses_nothing(make_ingress):

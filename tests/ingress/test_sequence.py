@@ -14,6 +14,7 @@ from wallaroo.ingress.sequence import (
     SequenceWriter,
     segment_firsts,
     skip_damaged_blocks,
+    take_back,
     unpack_block,
 )
 
@@ -141,6 +142,19 @@ def test_a_segment_whose_first_line_is_damaged_goes_as_a_whole(tmp_path: Path, m
     assert len(skip_damaged_blocks(tmp_path)) == 1
     assert segment_firsts(tmp_path) == []
     assert SequenceWriter(tmp_path, ["words", "orders"], known=12).end == 12
+
+
+@pytest.mark.parametrize("number", [39, 17, 0])
+def test_blocks_that_nobody_has_seen_can_be_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(sequence, "SEGMENT_BYTES", 200)
+    _filled(tmp_path, 40).close()
+    take_back(tmp_path, number)
+    again = SequenceWriter(tmp_path, ["words", "orders"])
+    assert (again.end, again.dropped, _numbers(again, 0)) == (number, [], list(range(number)))
+    assert again.ends == {each.source: each.end for block in again.read_from(0) for each in block.ranges}
+    assert again.append(0, 1).number == number
 
 
 def test_blocks_that_come_while_others_are_read_are_not_missing(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wallaroo.ingress import sequencer as sequencer_module
-from wallaroo.ingress.sequence import Range, SequencedBlock, SequenceWriter, unpack_block
+from wallaroo.ingress.sequence import Range, SequencedBlock, SequenceWriter, first_unseen, unpack_block
 from wallaroo.ingress.sequencer import (
     BLOCK_BYTES,
     EPOCH_BYTES,
@@ -271,6 +271,27 @@ def test_what_waits_for_readers_does_not_fill_the_memory(tmp_path: Path) -> None
         assert ranges == [Range(at % 2, at // 2, at // 2 + 1) for at in range(5000)]
 
     _run(tmp_path, test)
+
+
+def test_after_a_stop_it_is_known_what_was_cut_ahead_and_never_handed_out(tmp_path: Path) -> None:
+    async def test() -> None:
+        sequencer = Sequencer(SequenceWriter(tmp_path, ["a"]), epoch_seconds=60, on_cut_failed=_unexpected)
+        [reader] = _joined(sequencer, 1)
+        for at in range(50):
+            sequencer.appended(0, at, at + 1, WINDOW_BYTES // 4)
+        sequencer.delivered(2)
+        # An attempt that begins again, and gets less far, does not make less of it.
+        [again] = _joined(sequencer, 1, attempt="two")
+        sequencer.close()
+        assert (reader.numbers, again.numbers) == (list(range(6)), list(range(4)))
+        sequence = SequenceWriter(tmp_path, ["a"])
+        assert sequence.unseen == 6 < sequence.end
+        # As long as it runs, nobody can tell: it may be killed.
+        assert first_unseen(tmp_path) > sequence.end
+        Sequencer(sequence, epoch_seconds=60, on_cut_failed=_unexpected).close()
+        assert first_unseen(tmp_path) == sequence.unseen
+
+    asyncio.run(test())
 
 
 def test_an_epoch_ends_when_it_has_taken_in_enough(tmp_path: Path) -> None:

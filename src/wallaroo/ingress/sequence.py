@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, zip_longest
@@ -27,6 +28,7 @@ from wallaroo.ingress.log_writer import UnsyncedFiles
 SEGMENT_BYTES = 1 << 20
 _SUFFIX = ".sequence"
 _NAMES = "sources.json"
+_UNSEEN = "unseen"
 _KEPT_IN = "damaged"
 _HEAD = Struct("<QQIH")
 _RANGE = Struct("<HQQ")
@@ -97,6 +99,11 @@ class SequenceWriter:
             # In place of what is lost come blocks without messages: nobody who counts blocks has to know of gaps.
             while self.end < known:
                 self.append(time.time_ns(), 0)
+        self.unseen = min(first_unseen(self.directory), self.end)
+        """The blocks from this one on were never handed out by an earlier process."""
+        # From now on they may be, and nobody can say which if this process is killed.
+        (self.directory / _UNSEEN).unlink(missing_ok=True)
+        sync_directory(self.directory)
         self._synced = 0
 
     def _remember_names(self, sources: Sequence[str]) -> list[str]:
@@ -200,10 +207,12 @@ class SequenceWriter:
 
         return UnsyncedFiles(self.directory, [os.dup(self._file)], done)
 
-    def close(self) -> None:
-        """Force the sequence to the disk, and close it."""
+    def close(self, unseen: int | None = None) -> None:
+        """Force the sequence to the disk, and close it; note from which block on none was handed out, where known."""
         self.sync()
         os.close(self._file)
+        if unseen is not None:
+            write_atomically(self.directory / _UNSEEN, str(unseen))
 
 
 def known_names(directory: Path, sources: Sequence[str]) -> list[str]:
@@ -237,6 +246,26 @@ def blocks_from(directory: Path, number: int) -> Iterator[SequencedBlock]:
                 number += 1
         if following is not None and number < following:
             raise _missing(directory, number)
+
+
+def first_unseen(directory: Path) -> int:
+    """Return the block from which on none was ever handed out; where that is not known, one behind all of them."""
+    try:
+        return int((directory / _UNSEEN).read_text())
+    except (FileNotFoundError, ValueError):
+        return sys.maxsize
+
+
+def take_back(directory: Path, number: int) -> None:
+    """Have a sequence end before a block that nobody has seen; its messages, and those behind it, get new blocks."""
+    segments = segment_firsts(directory)
+    while segments[-1] > number:
+        _segment(directory, segments.pop()).unlink()
+    sync_directory(directory)
+    path = _segment(directory, segments[-1])
+    data = path.read_bytes()
+    at, _ = _read_opening(path, data)
+    os.truncate(path, max((after for block, after in _records(data, at) if block.number < number), default=at))
 
 
 def skip_damaged_blocks(directory: Path) -> list[str]:

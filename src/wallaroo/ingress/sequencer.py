@@ -79,6 +79,8 @@ class Sequencer:
         self._replay: Iterator[SequencedBlock] = iter(())
         self._next = sequence.end
         """The number of the block that is handed out next."""
+        self.handed_out = sequence.unseen
+        """The blocks before this one may have been handed out, by this process or an earlier one."""
         self._ahead: SequencedBlock | None = None
         self._under_way: deque[SequencedBlock] = deque()
         self._bytes_under_way = 0
@@ -179,11 +181,6 @@ class Sequencer:
         """Forget the blocks before `number`."""
         self._sequence.delete_before(number)
 
-    @property
-    def end(self) -> int:
-        """Return the number that the next block gets."""
-        return self._sequence.end
-
     async def force(self) -> None:
         """Force the sequence to the disk, in a thread."""
         if files := self._sequence.unsynced():
@@ -213,7 +210,7 @@ class Sequencer:
                 timer.cancel()
         self._leave_all()
         try:
-            self._sequence.close()
+            self._sequence.close(self.handed_out)
         except OSError as error:
             self._on_cut_failed(error)
 
@@ -298,6 +295,7 @@ class Sequencer:
     def _hand_out(self, block: SequencedBlock) -> None:
         self._ahead = None
         self._next = block.number + 1
+        self.handed_out = max(self.handed_out, self._next)
         self._under_way.append(block)
         self._bytes_under_way += block.size
         packed = block.pack()

@@ -107,7 +107,7 @@ class IngressServer:
 
     async def force(self) -> int:
         """Force all blocks, and their messages, to the disk; return the number of the first that may not be there."""
-        end = self.sequencer.end
+        end = self.sequencer.handed_out  # Those behind it may still be taken back.
         await asyncio.gather(self.sequencer.force(), *(source.force() for source in self.sources.values()))
         return end
 

@@ -180,6 +180,18 @@ class TestPipelinesThatCameOrWent:
         commit(home, 2, words=9, orders=3)
         assert check("words", "orders", gone=["two", "one"]) == []
 
+    def test_what_was_cut_ahead_and_never_handed_out_is_not_under_way(self, home, check):
+        commit(home, 1, words=4, orders=3)
+        SequenceWriter(home.sequence, ["words", "orders"]).close(unseen=1)
+        assert check("words", "orders", gone=["one"]) == []
+        assert check("orders", gone=["one"]) == []
+        # The messages of the pipeline that is gone wait for it, and get another block when it is back.
+        killed = SequenceWriter(home.sequence, ["words", "orders"])
+        assert (killed.end, killed.ends) == (1, {0: 4, 1: 3})
+        killed.append(0, 1, (Range(0, 4, 9),))
+        with pytest.raises(DirectoryError, match="messages of the pipeline 'words'"):
+            check("orders")
+
     def test_a_damaged_sequence_is_told_with_what_to_do(self, home, check, monkeypatch):
         monkeypatch.setattr("wallaroo.ingress.sequence.SEGMENT_BYTES", 100)
         sequenced(home, ["words", "orders"], *[[("words", at, at + 1)] for at in range(9, 30)])

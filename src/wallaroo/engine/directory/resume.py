@@ -15,7 +15,7 @@ from wallaroo.errors import DirectoryError, WallarooError
 from wallaroo.ingress.log_format import segment_starts
 from wallaroo.ingress.log_reader import LogReader
 from wallaroo.ingress.log_repair import skip_damaged
-from wallaroo.ingress.sequence import blocks_from, known_names, skip_damaged_blocks
+from wallaroo.ingress.sequence import blocks_from, first_unseen, known_names, skip_damaged_blocks, take_back
 from wallaroo.topology.model import Application, Pipeline
 
 _WAYS_OUT = (
@@ -103,12 +103,17 @@ def check_work_left(home: Home, commits: Commits, sources: Collection[str], gone
         LogCorruptError: Some of these blocks cannot be read.
     """
     names = known_names(home.sequence, ())
+    unseen = first_unseen(home.sequence)
     under_way = False
     for block in blocks_from(home.sequence, commits.block):
-        under_way = under_way or bool(block.ranges)
-        for each in block.ranges:
-            if names[each.source] not in sources:
-                raise _needed(f"has messages of the pipeline {names[each.source]!r}")
+        missing = [names[each.source] for each in block.ranges if names[each.source] not in sources]
+        if missing and block.number < unseen:
+            raise _needed(f"has messages of the pipeline {missing[0]!r}")
+        if missing:
+            # It was cut ahead, and nothing was made of it: its messages wait with the others of their sources.
+            take_back(home.sequence, block.number)
+            break
+        under_way = under_way or (bool(block.ranges) and block.number < unseen)
     if under_way and gone:
         raise _needed(f"changes the {_listed(sorted(gone))}")
     if under_way:
