@@ -144,6 +144,20 @@ def test_a_segment_whose_first_line_is_damaged_goes_as_a_whole(tmp_path: Path, m
     assert SequenceWriter(tmp_path, ["words", "orders"], known=12).end == 12
 
 
+def test_also_if_it_is_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sequence, "SEGMENT_BYTES", 200)
+    _filled(tmp_path, 40).close()
+    firsts, last = segment_firsts(tmp_path), max(tmp_path.glob("*.sequence"))
+    damaged = b"?" + last.read_bytes()[1:]
+    last.write_bytes(damaged)
+    with pytest.raises(LogCorruptError, match="--skip-damaged"):
+        SequenceWriter(tmp_path, ["words", "orders"])
+    assert len(skip_damaged_blocks(tmp_path)) == 1
+    assert (tmp_path / "damaged" / last.name).read_bytes() == damaged
+    again = SequenceWriter(tmp_path, ["words", "orders"])
+    assert _numbers(again, 0) == list(range(firsts[-1]))
+
+
 @pytest.mark.parametrize("number", [39, 17, 0])
 def test_blocks_that_nobody_has_seen_can_be_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int

@@ -15,7 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
@@ -275,17 +275,18 @@ def skip_damaged_blocks(directory: Path) -> list[str]:
     """
     told = []
     segments = segment_firsts(directory)
-    for first, following in pairwise(segments):
+    for first, following in zip_longest(segments, segments[1:]):
         path = _segment(directory, first)
         data = path.read_bytes()
         try:
             blocks = list(_records(data, _read_opening(path, data)[0]))
+            # What the last one has behind its whole blocks is cut off when it is opened.
+            if following in {first + len(blocks), None}:
+                continue
         except LogCorruptError:
             blocks = []
-        if first + len(blocks) == following:
-            continue
         aside = _keep(directory, path.name, data)
-        for later in segments[segments.index(following) :]:
+        for later in segments[segments.index(first) + 1 :]:
             _segment(directory, later).rename(aside / _segment(directory, later).name)
         if blocks:
             os.truncate(path, blocks[-1][1])
@@ -325,7 +326,10 @@ def _read_opening(path: Path, data: bytes) -> tuple[int, dict[int, int]]:
     try:
         ends = {int(source): int(end) for source, end in json.loads(line)["ends"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LogCorruptError(f"The file {path} is damaged: its first line cannot be read.") from error
+        raise LogCorruptError(
+            f"The file {path} is damaged: its first line cannot be read. Restore it from a copy, or go on with "
+            "--skip-damaged: the messages get new blocks, and outputs may be repeated."
+        ) from error
     return len(line) + len(newline), ends
 
 
