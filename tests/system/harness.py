@@ -133,9 +133,14 @@ class Process:
     def nothing_left(self):
         """Check that the processes this one had started, and those that they had, end with it."""
         deadline = time.monotonic() + LEFT_SECONDS
-        while alive := self.everything():
-            assert time.monotonic() < deadline, f"still running: {[process.cmdline() for process in alive]}"
+        while alive := self._left():
+            assert time.monotonic() < deadline, f"still running: {[_name_of(process) for process in alive]}"
             time.sleep(0.01)
+
+    def _left(self):
+        # One that is ending has no environment any more, by which it could be found, while its files are still open.
+        noted = [process for process in self._family.values() if _runs(process)]
+        return noted or self.everything()
 
     def everything(self):
         """Return all processes that run because this one did, itself among them."""
@@ -161,6 +166,13 @@ def _runs(process):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def _name_of(process):
+    try:
+        return " ".join(process.cmdline()) or process.name()
+    except psutil.NoSuchProcess:
+        return f"process {process.pid}"
 
 
 def _mark_of(process):
