@@ -240,6 +240,32 @@ class TestUnpicklableStates:
         assert tried.states == {"k": ["a", "b", "unlock"]}
         assert len(failed(tried)) == 2
 
+    def test_it_is_told_from_a_disk_that_fails_whatever_user_code_raises(self, machine, failed):
+        tried = machine(self.compute)
+        tried.store = FullStore()
+        with pytest.raises(OSError, match="No space left"):
+            tried.batch({"k": ["a"]})
+        assert (failed(tried), tried.store.tries) == ([], 1)
+
+        tried = machine(lambda message, state: (state.append(NoFile()), True))
+        tried.batch({"k": ["a"]})
+        assert [message for message, _ in failed(tried)] == ["'a'"]
+
+
+class FullStore(MemoryStore):
+    """A store on a full disk."""
+
+    tries = 0
+
+    def write_entry(self, number, data):
+        self.tries += 1
+        raise OSError(28, "No space left on device")
+
+
+class NoFile:
+    def __reduce__(self):
+        raise OSError(28, "No space left on device")
+
 
 class TestSaveStateFalse:
     def test_the_change_lives_on_in_this_run_only(self, machine):

@@ -23,7 +23,7 @@ import json
 import os
 import pickle
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from wallaroo.engine.transport.serializer import Serializer
 
@@ -102,6 +102,16 @@ class _Head:
         return self.tokens[-1 - back] if 0 <= back < len(self.tokens) else None
 
 
+class PackedVersion(NamedTuple):
+    """What a new version changes in a bucket, with its states as bytes: only the disk can still fail."""
+
+    kept: list[Entry]
+    replaced: list[Entry]
+    entry: Entry | None
+    """The new one, if there is any."""
+    data: bytes
+
+
 class StateLog:
     """Opens buckets exactly as they were committed, and saves what changed."""
 
@@ -143,18 +153,27 @@ class StateLog:
 
     def save(self, bucket: Bucket, store: BucketStore, saved: set[Any], touched: set[Any]) -> None:
         """Make a new version: `saved` keys are to last, other `touched` keys live on in this run only."""
-        number = bucket.version + 1
+        self.write(bucket, store, self.pack(bucket, store, saved, touched))
+
+    def pack(self, bucket: Bucket, store: BucketStore, saved: set[Any], touched: set[Any]) -> PackedVersion:
+        """Return what `write` writes; only this runs user code, and it leaves the store as it is."""
         bucket.unsaved |= touched
         bucket.unsaved -= saved
-        replaced, entries = self._to_merge(bucket.entries, saved, touched - saved)
-        new = self._write(bucket, store, number, saved, touched - saved, replaced)
-        for entry in replaced:
+        replaced, kept = self._to_merge(bucket.entries, saved, touched - saved)
+        return PackedVersion(kept, replaced, *self._pack_entry(bucket, store, saved, touched - saved, replaced))
+
+    @staticmethod
+    def write(bucket: Bucket, store: BucketStore, packed: PackedVersion) -> None:
+        """Make what was packed the new version."""
+        if packed.entry is not None:
+            store.write_entry(packed.entry.number, packed.data)
+        for entry in packed.replaced:
             store.remove_entry(entry.number, entry.size)
-        bucket.entries = [*entries, new] if new is not None else entries
-        bucket.version = number
+        bucket.entries = [*packed.kept, packed.entry] if packed.entry is not None else packed.kept
+        bucket.version += 1
         bucket.tokens = [*bucket.tokens[1 - _TOKENS_KEPT :], os.urandom(8)]
         sizes = [(entry.number, entry.size) for entry in bucket.entries]
-        store.write_head(_Head(number, bucket.tokens, sizes).dump())
+        store.write_head(_Head(bucket.version, bucket.tokens, sizes).dump())
 
     def _to_merge(self, entries: list[Entry], saved: set[Any], passing: set[Any]) -> tuple[list[Entry], list[Entry]]:
         """Split entries into those that the new one replaces (the newest ones) and those that stay."""
@@ -172,20 +191,14 @@ class StateLog:
                 return entries[keep:], entries[:keep]
             keep = row
 
-    def _write(  # noqa: PLR0913, PLR0917 - the parts of one entry
-        self,
-        bucket: Bucket,
-        store: BucketStore,
-        number: int,
-        saved: set[Any],
-        passing: set[Any],
-        replaced: list[Entry],
-    ) -> Entry | None:
-        """Write one entry with the newest states of its keys and of the entries it replaces."""
+    def _pack_entry(
+        self, bucket: Bucket, store: BucketStore, saved: set[Any], passing: set[Any], replaced: list[Entry]
+    ) -> tuple[Entry | None, bytes]:
+        """Return one entry with the newest states of its keys and of the entries it replaces."""
         saved = saved.union(*(entry.saved for entry in replaced))
         passing = passing.union(*(entry.passing for entry in replaced)) & bucket.unsaved
         if not saved and not passing:
-            return None
+            return None, b""
         live = bucket.objects
         behind = saved & bucket.unsaved
         states = {key: live[key] for key in saved - behind}
@@ -197,8 +210,7 @@ class StateLog:
         dump = self._serializer.dump_states
         parts = (dump(states), dump({key: live[key] for key in passing}) if passing else b"", self._run_id)
         data = pickle.dumps(parts, pickle.HIGHEST_PROTOCOL)
-        store.write_entry(number, data)
-        return Entry(number, len(data), set(states), passing)
+        return Entry(bucket.version + 1, len(data), set(states), passing), data
 
     def check(self, key: Any, state: Any) -> None:
         """Raise whatever serialising this state raises."""

@@ -119,9 +119,10 @@ class StateFiles:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             self._writer = os.open(self._folder / self._new, flags, _FILE_MODE)
         place = Place(self._new, self._size)
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._writer, rest) :]
+        done = 0
+        while done < len(data):
+            # With its offset: a write of which only a part was done must not move what comes after it.
+            done += os.pwrite(self._writer, memoryview(data)[done:], place.offset + done)
         self._size += len(data)
         return place
 

@@ -177,10 +177,12 @@ class BucketRun:
         """Make what was computed durable. A state that cannot be serialised fails with the messages that led to it."""
         touched = self._touched & self.bucket.objects.keys()
         try:
-            self._log.save(self.bucket, self._store, self._saved & touched, touched)
+            packed = self._log.pack(self.bucket, self._store, self._saved & touched, touched)
         except Exception:  # noqa: BLE001 - user code; the states at fault are found one by one
             touched -= self._drop_unserialisable(touched)
-            self._log.save(self.bucket, self._store, self._saved & touched, touched)
+            packed = self._log.pack(self.bucket, self._store, self._saved & touched, touched)
+        # Where this fails it is the disk, whatever user code may raise.
+        self._log.write(self.bucket, self._store, packed)
 
     def next(self) -> BucketRun:
         """Return a run that goes on behind this one, whose states have been saved."""
