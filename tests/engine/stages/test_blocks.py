@@ -220,6 +220,32 @@ def test_what_user_code_prints_comes_with_its_block(make, tmp_path, monkeypatch)
     assert blocks.printed == "ONE\nTWO\n"
 
 
+def test_at_the_end_of_an_epoch_only_what_was_touched_in_it_is_written(make, tmp_path):
+    def count_unsaved(word, totals):
+        return count_word(word, totals)[0], word != "unsaved"
+
+    blocks = Blocks(make.plan(make.pipeline("p", make.state_step(count_unsaved)), buckets=64), tmp_path, partitions=1)
+
+    def epoch(*words):
+        if words:
+            blocks.run(("p", list(words)))
+        stage, files = blocks.stages[0, 0]
+        assert not stage.end()
+        changed = files.changed()
+        files.begin_epoch()
+        blocks.commits.commit(blocks.done, changed, {})
+        return len(changed)
+
+    assert epoch(b"a", b"b", b"c", b"unsaved") == 4
+    assert epoch(b"b") == 1
+    assert epoch() == 0
+    assert epoch(b"a", b"b") == 2
+    # What the next life finds is all there, also what has not been touched for long, and what is not to last.
+    blocks.crash()
+    again = ["('a', 3)", "('b', 4)", "('c', 2)", "('unsaved', 2)"]
+    assert sorted(blocks.run(("p", [b"a", b"b", b"c", b"unsaved"]))[1]) == again
+
+
 def test_states_that_are_no_longer_needed_leave_the_disk(make, tmp_path):
     line = make.pipeline("p", make.state_step(count_word, key=first_letter))
     blocks = Blocks(make.plan(line), tmp_path)

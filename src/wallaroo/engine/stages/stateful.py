@@ -184,10 +184,6 @@ class BucketRun:
         # Where this fails it is the disk, whatever user code may raise.
         self._log.write(self.bucket, self._store, packed)
 
-    def next(self) -> BucketRun:
-        """Return a run that goes on behind this one, whose states have been saved."""
-        return BucketRun(self._log, self._store, self.bucket, self._earlier)
-
     def _drop_unserialisable(self, touched: set[Any]) -> set[Any]:
         before = self._log.open(self._store, None)
         bad: dict[Any, NotPicklableError] = {}

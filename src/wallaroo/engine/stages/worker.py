@@ -180,7 +180,10 @@ class Stage:
         self._partition = partition
         self._partitions = partitions
         self._files = files
+        self._buckets: dict[BucketName, Bucket] = {}
+        """All that have ever had messages here."""
         self._runs: dict[BucketName, BucketRun] = {}
+        """Of those that have had messages since the states were saved: the others are as they were saved."""
         self._chunks: list[_ChunkForStates] = []
         """What has been computed since the states were saved, as it travelled."""
         self._kept = 0
@@ -234,9 +237,10 @@ class Stage:
         run = self._runs.get(name)
         if run is None:
             store = self._files.bucket(name)
-            # Taken out while it is being changed: if this task dies half-way, nobody must find it here.
-            live = self._worker.take_live(name)
-            run = BucketRun(self._log, store, self._log.open(store, live), partial(self._earlier, name))
+            if name not in self._buckets:
+                # Taken out while it is being changed: if this task dies half-way, nobody must find it here.
+                self._buckets[name] = self._log.open(store, self._worker.take_live(name))
+            run = BucketRun(self._log, store, self._buckets[name], partial(self._earlier, name))
             self._runs[name] = run
         return run
 
@@ -255,7 +259,7 @@ class Stage:
         with self._outbox.capturing():
             for run in self._runs.values():
                 run.save()
-        self._runs = {name: run.next() for name, run in self._runs.items()}
+        self._runs.clear()
         self._chunks.clear()
         self._kept = 0
 
@@ -268,8 +272,8 @@ class Stage:
 
     def keep(self) -> None:
         """Keep the live objects for the time after the commit, which has been made."""
-        for name, run in self._runs.items():
-            self._worker.bring_back(name, run.bucket)
+        for name, bucket in self._buckets.items():
+            self._worker.bring_back(name, bucket)
 
 
 class _ChunkForStates:
