@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from wallaroo.ingress import sequence as sequence_module
 from wallaroo.ingress import sequencer as sequencer_module
-from wallaroo.ingress.sequence import Range, SequencedBlock, SequenceWriter, first_unseen, unpack_block
+from wallaroo.ingress.sequence import (
+    Range,
+    SequencedBlock,
+    SequenceWriter,
+    first_unseen,
+    segment_firsts,
+    unpack_block,
+)
 from wallaroo.ingress.sequencer import (
     BLOCK_BYTES,
     EPOCH_BYTES,
@@ -269,6 +277,42 @@ def test_what_waits_for_readers_does_not_fill_the_memory(tmp_path: Path) -> None
             sequencer.delivered(10_000)
             await asyncio.sleep(0.002)
         assert ranges == [Range(at % 2, at // 2, at // 2 + 1) for at in range(5000)]
+
+    _run(tmp_path, test)
+
+
+def test_what_is_read_again_later_does_not_need_the_files_of_what_was_read_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sequence_module, "SEGMENT_BYTES", 1000)
+
+    async def test(sequencer: Sequencer) -> None:
+        [reader] = _joined(sequencer, 1)
+        number = 0
+
+        def take_in(blocks: int) -> None:
+            nonlocal number
+            for _ in range(blocks):
+                sequencer.appended(0, number, number + 1, BLOCK_BYTES)
+                number += 1
+
+        def deliver() -> None:
+            while reader.numbers[-1:] != [number - 1]:
+                sequencer.delivered(number)
+            sequencer.delivered(number)
+
+        for _ in range(2):
+            # More than the window takes, so that blocks are cut ahead, and read again.
+            take_in(300)
+            assert len(reader.blocks) < number
+            deliver()
+            for _ in range(100):
+                take_in(1)
+                deliver()
+            before = segment_firsts(tmp_path)
+            sequencer.committed(number)
+            assert not {*before[:-1]} & {*segment_firsts(tmp_path)}
+        assert reader.numbers == list(range(number))
 
     _run(tmp_path, test)
 

@@ -242,7 +242,7 @@ class Sequencer:
 
     def _read_next(self) -> SequencedBlock:
         block = next(self._replay, None)
-        if block is None or block.number != self._next:
+        if block is None:
             self._replay = self._sequence.read_from(self._next)
             block = next(self._replay)
         return block
@@ -279,6 +279,8 @@ class Sequencer:
         self._last_cut = time.monotonic()
         if block.number == self._next:
             self._ahead = block
+            # All before it has been read again; when there is something to read next, these files may be gone.
+            self._replay = iter(())
 
     def _try_again_later(self, *, tick: bool) -> None:
         self._tick_owed = self._tick_owed or tick
