@@ -150,10 +150,14 @@ class Running:
     def finish(self, stop: Stop) -> None:
         """Take nothing new, and commit what is under way."""
         self._ingress.drain()
-        end = self._ingress.end_epoch()
+        end, ask_at = None, 0.0
         while (end is None or self._commits.block < end) and not stop.at_once.is_set():
-            # Nobody takes blocks for a moment while the query is started again.
-            end = self._ingress.end_epoch() if end is None else end
+            if end is None or time.monotonic() > ask_at:
+                # Nobody takes blocks for a moment while the query is started again. And those who were told may have
+                # been the tasks of a life that is over: then the next one has to be.
+                told = self._ingress.end_epoch()
+                end = told if end is None else end
+                ask_at = time.monotonic() + _ASK_AGAIN_SECONDS
             if self._egress.held_up is not None:
                 self._left = str(self._egress.held_up)
             elif not self._processing.is_active():

@@ -1,0 +1,94 @@
+"""A run that is stopped commits what is under way, also while the query is started again: real parts, but for Spark."""
+
+import json
+import threading
+from contextlib import closing
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+
+import pytest
+from tests.engine.delivery.told import Told
+from tests.ingress.conftest import TOKEN, Ingress
+
+from wallaroo.engine import run
+from wallaroo.engine.delivery.egress import Egress
+from wallaroo.engine.delivery.hand_ins import Expected, HandIns
+from wallaroo.engine.directory.commit import Commits
+from wallaroo.engine.directory.home import Home
+from wallaroo.engine.run import Running, Stop
+from wallaroo.engine.transport.hand_in import HandIn
+from wallaroo.engine.transport.shares import BLOCK, Chunk, pack_share
+from wallaroo.ingress.sequencer import FRAME
+from wallaroo.peers import dial
+
+
+@pytest.fixture
+def ingress():
+    # The path of a Unix socket must be short.
+    with TemporaryDirectory(prefix="wal") as folder:
+        made = Ingress(folder).start()
+        yield made
+        made.stop()
+
+
+@pytest.fixture
+def parts(make, tmp_path):
+    """Yield the commits, the hand-ins and the egress of an application without sinks."""
+    home = Home(tmp_path / "home")
+    home.open()
+    plan = make.plan(make.pipeline("numbers", encoders=()))
+    plan.sources = ["numbers"]
+    commits = Commits(tmp_path / "commit", tmp_path / "states")
+    with closing(home), closing(HandIns(str(tmp_path / "socket"), "token", commits)) as hand_ins:
+        egress = Egress(plan, home, hand_ins, commits, Told([]), threading.Event(), print)
+        with closing(egress):
+            egress.start()
+            yield SimpleNamespace(commits=commits, hand_ins=hand_ins, egress=egress)
+
+
+class Life:
+    """A life of the query, of one task that has no states."""
+
+    def __init__(self, ingress, parts, attempt):
+        start = parts.egress.begin(attempt, Expected(1, 1, lambda _: None))
+        self._driver = HandIn(parts.hand_ins.address, "token", attempt, -1, 0)
+        self._socket = dial(ingress.config.control_path)
+        self._socket.settimeout(10)
+        self._frames = self._socket.makefile("rb")
+        request = {"op": "blocks", "token": TOKEN, "attempt": attempt, "reader": 0, "readers": 1, "start": start}
+        self._socket.sendall(json.dumps(request).encode() + b"\n")
+
+    def next(self):
+        """Return the number of the next block, and the block, None where the epoch ends before it."""
+        number, length = FRAME.unpack(self._frames.read(FRAME.size))
+        return number, None if length < 0 else self._frames.read(length)
+
+    def compute_next(self):
+        number, block = self.next()
+        if block is None:
+            self._driver.saved(number, {})
+        else:
+            self._driver.output(number, pack_share([Chunk(BLOCK, 0, 0, block)]))
+
+    def close(self):
+        self._frames.close()
+        self._socket.close()
+        self._driver.close()
+
+
+def test_a_stop_ends_the_epoch_of_the_next_life_where_the_last_one_was_told(ingress, parts, monkeypatch):
+    monkeypatch.setattr(run, "_ASK_AGAIN_SECONDS", 0.05)
+    spark = SimpleNamespace(is_active=lambda: True)
+    running = Running(None, (parts.commits, ingress.client, parts.egress, None, spark), None, print)
+    with closing(Life(ingress, parts, "old")) as old:
+        ingress.send([b"one"])
+        assert old.next()[0] == 0
+        finish = threading.Thread(target=running.finish, args=[Stop()], daemon=True)
+        finish.start()
+        # It does nothing more, but its line is still open.
+        assert old.next() == (1, None)
+        with closing(Life(ingress, parts, "new")) as new:
+            new.compute_next()
+            new.compute_next()
+            finish.join()
+    assert (parts.commits.block, parts.commits.ends) == (1, {"numbers": 1})
