@@ -18,6 +18,7 @@ from wallaroo.engine.directory.home import Home
 from wallaroo.engine.run import Running, Stop
 from wallaroo.engine.transport.hand_in import HandIn
 from wallaroo.engine.transport.shares import BLOCK, Chunk, pack_share
+from wallaroo.ingress.sequence import unpack_block
 from wallaroo.ingress.sequencer import FRAME
 from wallaroo.peers import dial
 
@@ -52,6 +53,7 @@ class Life:
     def __init__(self, ingress, parts, attempt):
         start = parts.egress.begin(attempt, Expected(1, 1, lambda _: None))
         self._driver = HandIn(parts.hand_ins.address, "token", attempt, -1, 0)
+        self._ends = {}
         self._socket = dial(ingress.config.control_path)
         self._socket.settimeout(10)
         self._frames = self._socket.makefile("rb")
@@ -66,8 +68,9 @@ class Life:
     def compute_next(self):
         number, block = self.next()
         if block is None:
-            self._driver.saved(number, {})
+            self._driver.saved(number, self._ends, {})
         else:
+            self._ends.update(unpack_block(block).ends)
             self._driver.output(number, pack_share([Chunk(BLOCK, 0, 0, block)]))
 
     def close(self):

@@ -51,6 +51,15 @@ class SequencedBlock(NamedTuple):
     size: int
     ranges: tuple[Range, ...] = ()
 
+    @property
+    def ends(self) -> dict[int, int]:
+        """Return up to which message it goes of each source that it has messages of.
+
+        >>> SequencedBlock(7, 1_000, 42, (Range(0, 3, 5), Range(1, 0, 9), Range(0, 5, 6))).ends
+        {0: 6, 1: 9}
+        """
+        return {each.source: each.end for each in self.ranges}
+
     def pack(self) -> bytes:
         """Return the block as bytes.
 
@@ -138,7 +147,7 @@ class SequenceWriter:
         return end
 
     def _note(self, block: SequencedBlock) -> None:
-        self.ends.update({each.source: each.end for each in block.ranges})
+        self.ends.update(block.ends)
 
     def append(self, time_ns: int, size: int, ranges: tuple[Range, ...] = ()) -> SequencedBlock:
         """Add a block, and return it; it survives the death of any process."""

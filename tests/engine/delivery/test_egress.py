@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import tracemalloc
 from array import array
 from types import SimpleNamespace
 
@@ -119,7 +120,7 @@ def test_what_has_been_delivered_is_not_delivered_again_after_a_failure(egress, 
 def test_an_epoch_is_committed_when_all_before_it_is_delivered(egress, task):
     egress.begin("one")
     line, other = task("one"), task("one", partition=1)
-    line.saved(1, {("s", 0): HEAD})
+    line.saved(1, {0: 1}, {("s", 0): HEAD})
     assert egress.commits.block == 0
     other.output(0, share(0))
     wait_until(lambda: egress.itself.counts.commits == 1)
@@ -133,15 +134,25 @@ def test_what_has_been_delivered_behind_an_epoch_is_not_committed_with_it(egress
     for number in range(3):
         line.output(number, share(number, messages=(number, number + 1)))
     wait_until(lambda: ("delivered", 3) in egress.told)
-    line.saved(2, {})
+    line.saved(2, {0: 2}, {})
     wait_until(lambda: egress.itself.counts.commits == 1)
     assert (egress.commits.block, egress.commits.ends) == (2, {"p": 2})
+
+
+def test_a_long_epoch_does_not_fill_the_memory(egress):
+    tracemalloc.start()
+    for number in range(3000):
+        block = SequencedBlock(number, 0, 1, (Range(0, number, number + 1),))
+        egress.itself.deliver(number, [Chunk(BLOCK, 0, 0, block.pack())])
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 100_000
 
 
 def test_the_epoch_of_a_life_of_the_query_that_is_over_is_not_committed(egress):
     egress.begin("one")
     egress.begin("two")
-    egress.itself._commit(Epoch("one", 5, {("s", 0): HEAD}, [LETTER]))
+    egress.itself._commit(Epoch("one", 5, {}, {("s", 0): HEAD}, [LETTER]))
     assert (egress.commits.block, egress.commits.heads) == (0, {})
     assert not egress.home.dead_letters.exists()
 
@@ -155,7 +166,7 @@ def test_everything_is_counted_once_whatever_is_computed_again(egress, task, ser
         line.output(0, share(0, output(b"three"), letters))
         egress.told.clear()
         wait_until(lambda: ("delivered", 1) in egress.told)
-    line.saved(1, {})
+    line.saved(1, {0: 1}, {})
     wait_until(lambda: counts.commits == 1)
     [sink] = counts.sent_messages
     found = counts.snapshot()

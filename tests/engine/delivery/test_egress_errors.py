@@ -101,14 +101,14 @@ def test_what_cannot_be_saved_at_the_end_of_an_epoch_is_judged_as_well(start, ke
     with start(policy) as egress:
         egress.deliver(0, [block(0, (0, 0, 100))])
         with pytest.raises(ErrorPolicyError, match="step 's' failed for the message m"):
-            egress._commit(Epoch("", 1, {}, [RECORD] * 3))
+            egress._commit(Epoch("", 1, {}, {}, [RECORD] * 3))
         assert egress._commits.block == 0
     assert (egress.counts.errors, kept()) == (0, [])
 
 
 def test_the_letters_of_an_epochs_end_and_of_the_block_behind_it_are_counted_together(start):
     with start("5/h") as egress:
-        egress._commit(Epoch("", 1, {}, [RECORD] * 3))
+        egress._commit(Epoch("", 1, {}, {}, [RECORD] * 3))
         with pytest.raises(ErrorPolicyError, match="6 dead letters in the last hour"):
             egress.deliver(1, [failed({}, {}, {})])
 

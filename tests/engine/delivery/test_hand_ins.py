@@ -97,18 +97,18 @@ def test_a_block_is_complete_when_all_have_handed_in(hand_ins, task):
 
 def test_an_epoch_is_there_when_all_tasks_have_saved_also_if_they_have_gone_on(hand_ins, task):
     lines = [task(partition) for partition in (0, 1)]
-    lines[0].saved(7, {("s", 0): HEAD}, [{"n": 0}])
+    lines[0].saved(7, {0: 30, 1: 8}, {("s", 0): HEAD}, [{"n": 0}])
     for line in lines:
         line.output(7, b"behind it")
     lines[0].output(8, b"further")
     assert hand_ins.next("now", 7, 10) == [b"behind it", b"behind it"]
     # It is still under way, and may not be taken before what is before it has been delivered.
-    lines[1].saved(7, {("s", 1): HEAD}, [{"n": 1}])
+    lines[1].saved(7, {0: 40, 2: 5}, {("s", 1): HEAD}, [{"n": 1}])
     lines[1].output(8, b"further")
     assert hand_ins.next("now", 6, 0.05) is None
     epoch = hand_ins.next("now", 8, 10)
     assert isinstance(epoch, Epoch)
-    assert (epoch.block, set(epoch.heads)) == (7, {("s", 0), ("s", 1)})
+    assert (epoch.block, epoch.ends, set(epoch.heads)) == (7, {0: 40, 1: 8, 2: 5}, {("s", 0), ("s", 1)})
     assert sorted(letter["n"] for letter in epoch.letters) == [0, 1]
     hand_ins.release(7)
     assert hand_ins.next("now", 8, 10) == [b"further", b"further"]

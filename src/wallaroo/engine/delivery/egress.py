@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
 
 from wallaroo.connectors.base import Notice, SinkConnection, SinkContext
 from wallaroo.connectors.batch import Batch
@@ -68,8 +67,6 @@ class Egress:
         self._next = self._printed = self._furthest = commits.block
         self._on_disk = 0
         """Up to which block a power failure can take nothing any more."""
-        self._blocks: deque[SequencedBlock] = deque()
-        """What has been delivered and is not committed."""
         self._attempt = ""
         self._committing = threading.Lock()
         self._at_hand: list[bytes] | Epoch | None = None
@@ -133,7 +130,6 @@ class Egress:
         if self._attempt != self._hand_ins.attempt:
             self._attempt = self._hand_ins.attempt
             self._next = self._commits.block
-            self._blocks.clear()
             self._at_hand = None
         if self._at_hand is None:
             self._at_hand = self._hand_ins.next(self._attempt, self._next, _LOOK_SECONDS)
@@ -158,17 +154,11 @@ class Egress:
                 self._dead_letters.add(epoch.letters)
                 self.counts.failed(epoch.letters)
                 epoch.letters.clear()  # They are kept once, also where the commit has to be tried again.
-            self._commits.commit(epoch.block, epoch.heads, self._ends_before(epoch.block))
-            while self._blocks and self._blocks[0].number < epoch.block:
-                self._blocks.popleft()
+            ends = {self._sources[source]: end for source, end in epoch.ends.items()}
+            self._commits.commit(epoch.block, epoch.heads, ends)
         self.counts.committed(self._commits.state_bytes())
         self._progress.committed(self._commits.block, self._commits.ends)
         self._hand_ins.release(epoch.block)
-
-    def _ends_before(self, number: int) -> dict[str, int]:
-        """Return up to which message of each source the blocks before one go that are not committed."""
-        before = takewhile(lambda block: block.number < number, self._blocks)
-        return {self._sources[each.source]: each.end for block in before for each in block.ranges}
 
     def deliver(self, number: int, chunks: Iterable[Chunk]) -> None:
         """Deliver the chunks of a block, which are in order for each route."""
@@ -194,7 +184,6 @@ class Egress:
                 self._connections[name].deliver(batch)
                 self._ledger.record(name, number)
                 self.counts.sent(name, sum(chunk.number for chunk in of_sink), batch.size)
-        self._blocks.append(block)
         if number >= self._furthest:
             # What is computed again after a failure is no progress.
             self._furthest = number + 1

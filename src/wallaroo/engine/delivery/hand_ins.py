@@ -43,6 +43,8 @@ class Epoch(NamedTuple):
 
     attempt: str
     block: int
+    ends: dict[int, int]
+    """Up to which message of each source that is, of those that have had any in this life of the query."""
     heads: dict[BucketName, StoredHead]
     letters: list[Letter]
 
@@ -142,10 +144,12 @@ class HandIns:
 
     def _epoch(self, block: int) -> Epoch:
         reports = self._saved[block].values()
+        # The furthest counts: without states, a task has seen only some of the blocks.
+        ends = dict(sorted(end for report in reports for end in report["ends"]))
         heads = {
             (state, bucket): StoredHead.from_json(head) for report in reports for state, bucket, head in report["heads"]
         }
-        return Epoch(self.attempt, block, heads, [letter for report in reports for letter in report["letters"]])
+        return Epoch(self.attempt, block, ends, heads, [letter for report in reports for letter in report["letters"]])
 
     def first_end(self, timeout: float) -> TaskEnd | None:
         """Return how the first task ended that did not end well: the others have been ended for it.

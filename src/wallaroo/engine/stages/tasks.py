@@ -84,15 +84,17 @@ def first_stage(settings: TaskSettings) -> Callable[[Batches], Batches]:
             task = CarefulTask(worker, note_in(settings.notes), driver.welcome.care)
             shuffle = _Shuffle(settings.partitions, partition, flushes=bool(settings.messages))
             housekeeping = _Housekeeping()
+            ends: dict[int, int] = {}
             yield from shuffle.begin()
             for number, record in _rows(batches, 1):
                 if number <= end_before(0):
                     if not settings.levels:
-                        driver.saved(end_before(number), {})
+                        driver.saved(end_before(number), ends, {})
                     yield from shuffle.to_all(number)
                     housekeeping.tidy_up()
                     continue
                 block = unpack_block(record)
+                ends.update(block.ends)
                 shares = task.run(
                     number, partial(worker.run_first, block, settings.partitions if settings.levels else 1)
                 )
@@ -127,7 +129,7 @@ def later_stage(settings: TaskSettings, level: int) -> Callable[[Batches], Batch
                         if not last:
                             yield from shuffle.to_all(end_before(block))
                         letters = stage.end()
-                        driver.saved(block, files.changed(), letters)
+                        driver.saved(block, stage.ends, files.changed(), letters)
                         files.begin_epoch()
                         housekeeping.tidy_up()
                         continue

@@ -187,6 +187,8 @@ class Stage:
         self._chunks: list[_ChunkForStates] = []
         """What has been computed since the states were saved, as it travelled."""
         self._kept = 0
+        self.ends: dict[int, int] = {}
+        """Up to which message of each source blocks have come here."""
 
     def run(self, shares: Iterable[Iterable[Chunk]]) -> list[list[Chunk]]:
         """Compute what this partition has of a block: the shares that came from the stage before, in their order.
@@ -196,6 +198,7 @@ class Stage:
         onward: list[list[Chunk]] = [[] for _ in range(self._partitions)]
         chunks = sorted((chunk for share in shares for chunk in share), key=lambda chunk: chunk.part)
         block = next(unpack_block(chunk.body) for chunk in chunks if chunk.route == BLOCK)
+        self.ends.update(block.ends)
         for share in onward:
             share.append(Chunk(BLOCK, 0, 0, block.pack()))
         self._outbox.clear()

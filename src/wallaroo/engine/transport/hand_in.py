@@ -56,10 +56,16 @@ class HandIn:
         """Hand in what a partition has put out for a block."""
         self._send(OUTPUT, block, share)
 
-    def saved(self, block: int, heads: Mapping[BucketName, StoredHead], letters: Sequence[Letter] = ()) -> None:
-        """Say that all before `block` is computed and on the disk."""
+    def saved(
+        self,
+        block: int,
+        ends: Mapping[int, int],
+        heads: Mapping[BucketName, StoredHead],
+        letters: Sequence[Letter] = (),
+    ) -> None:
+        """Say that all before `block` is computed and on the disk: of each source, as far as this task has seen."""
         changed = [[*name, head.as_json()] for name, head in heads.items()]
-        report = {"heads": changed, "letters": letters}
+        report = {"ends": list(ends.items()), "heads": changed, "letters": letters}
         self._send(SAVED, block, json.dumps(report).encode())
 
     def failed(self, error: BaseException) -> None:
