@@ -95,6 +95,28 @@ def test_the_order_of_outputs_does_not_depend_on_how_many_tasks_there_are(make, 
     assert sent[0] == sent[1] == sent[2]
 
 
+def test_behind_a_further_state_the_order_of_each_key_does_not_depend_on_it_either(make, tmp_path):
+    def note(pair, seen):
+        seen.setdefault("pairs", []).append(pair)
+        return (len(pair[0]), list(seen["pairs"])), True
+
+    found = []
+    for partitions in (1, 2, 5):
+        line = make.pipeline(
+            "p",
+            make.step(split, multi=True),
+            make.state_step(count_word, key=first_letter),
+            make.state_step(note, state="pairs", key=length_of),
+        )
+        blocks = Blocks(make.plan(line, buckets=32), tmp_path / str(partitions), partitions=partitions)
+        for start in range(0, 40, 20):
+            blocks.run(("p", text(40)[start : start + 20]))
+        found.append(blocks.sent[2])
+    assert by_key(evaluated(found[0])) == by_key(evaluated(found[1])) == by_key(evaluated(found[2]))
+    # The order between keys does.
+    assert len(set(found)) > 1
+
+
 def test_what_was_not_committed_is_computed_again_and_comes_out_the_same(make, tmp_path):
     line = make.pipeline("p", make.step(split, multi=True), make.state_step(count_word, key=first_letter))
     blocks = Blocks(make.plan(line), tmp_path, workers=2)
