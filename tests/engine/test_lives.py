@@ -1,0 +1,350 @@
+"""Lives of the query, one after the other, without Spark: all other parts are real, and a seed decides what comes next.
+
+Epochs end while tasks go on, some tasks fall behind, words come late, and what has been replaced does not know it.
+"""
+
+import asyncio
+import json
+import random
+import threading
+from collections import Counter, defaultdict, deque
+from contextlib import suppress
+from functools import partial
+from itertools import count
+
+import pytest
+
+from wallaroo.engine.delivery import egress as egress_module
+from wallaroo.engine.delivery.egress import Egress
+from wallaroo.engine.delivery.hand_ins import Expected, HandIns, _Task
+from wallaroo.engine.directory.commit import Commits
+from wallaroo.engine.directory.home import Home
+from wallaroo.engine.stages import worker as worker_module
+from wallaroo.engine.stages.state_store import StateFiles
+from wallaroo.engine.stages.tasks import _InOrder, _Shuffle, end_before
+from wallaroo.engine.stages.worker import Worker
+from wallaroo.engine.transport.hand_in import HandIn
+from wallaroo.engine.transport.shares import pack_share, unpack_share
+from wallaroo.ingress import sequence as sequence_module
+from wallaroo.ingress import sequencer as sequencer_module
+from wallaroo.ingress.log_format import LogCorruptError
+from wallaroo.ingress.log_writer import LogWriter
+from wallaroo.ingress.sequence import SequenceWriter, unpack_block
+from wallaroo.ingress.sequencer import FRAME, Line, Sequencer
+from wallaroo.topology.model import REPLAYS
+
+MESSAGES = 250
+WORDS = ["ant", "ape", "bee!", "bat", "cow", "cat!", "dog", "emu"]
+FIRST = -1
+
+
+def parse(text):
+    word, number = text.split()
+    return word, int(number)
+
+
+def count_letter(message, state):
+    state["n"] = state.get("n", 0) + 1
+    if message[0].endswith("!"):
+        raise ValueError(message)
+    return (*message, state["n"]), state["n"] % 3 == 0
+
+
+def sum_up(message, state):
+    state["sum"] = state.get("sum", 0) + message[-1]
+    return (*message, state["sum"]), True
+
+
+def letter_of(message):
+    return message[0][0]
+
+
+def word_of(message):
+    return message[0]
+
+
+def computed(messages, levels):
+    """Return what is to be put out, and which messages fail."""
+    outputs, failed, numbers, sums = [], [], Counter(), Counter()
+    for message in messages:
+        if levels and message[0].endswith("!"):
+            failed.append(repr(message))
+            continue
+        output = message
+        if levels > 0:
+            numbers[letter_of(message)] += 1
+            output = (*output, numbers[letter_of(message)])
+        if levels > 1:
+            sums[word_of(message)] += output[-1]
+            output = (*output, sums[word_of(message)])
+        outputs.append(output)
+    return outputs, failed
+
+
+class ToDriver(HandIn):
+    """A task's line to the driver without a socket: what is handed in is there at once."""
+
+    def __init__(self, hand_ins, *task):
+        self._take = partial(hand_ins._take, _Task(*task, connection=None, note=""))
+
+    def _send(self, kind, block, body):
+        self._take(kind, block, bytes(body))
+
+
+class Task:
+    """One task of a life, which takes one row at a time."""
+
+    def __init__(self, life, level, partition):
+        self.inbox = deque()
+        self._life, self._level, self._partition = life, level, partition
+        self._worker = Worker(life.run.plan)
+        self._driver = ToDriver(life.run.hand_ins, life.name, level, partition)
+        self._shuffle = _Shuffle(life.tasks, partition, flushes=False)
+        self._is_last = level + 1 == life.run.levels
+        if level == FIRST:
+            self._ends = {}
+        else:
+            heads = life.run.commits.heads.items()
+            mine = {name: head for name, head in heads if life.owner(name) == (level, partition)}
+            self._files = StateFiles(life.run.folder / "states", mine)
+            self._stage = self._worker.open_stage(level, partition, life.tasks, self._files)
+            self._order = _InOrder(life.start, life.tasks, level)
+
+    def close(self):
+        if self._level != FIRST:
+            self._files.close()
+
+    def work(self):
+        if self._level == FIRST:
+            self._compute_first(self.inbox.popleft())
+            return
+        for block, shares in self._order.take(*(column[0] for column in self.inbox.popleft().columns[1:])):
+            if shares is None:
+                if not self._is_last:
+                    self._pass_on(self._shuffle.to_all(end_before(block)))
+                letters = self._stage.end()
+                self._driver.saved(block, self._stage.ends, self._files.changed(), letters)
+                self._files.begin_epoch()
+            else:
+                self._put_out(block, self._stage.run(map(unpack_share, shares)))
+
+    def _compute_first(self, frame):
+        number, length = FRAME.unpack_from(frame)
+        if length >= 0:
+            block = unpack_block(frame[FRAME.size :])
+            self._ends.update(block.ends)
+            self._put_out(number, self._worker.run_first(block, 1 if self._is_last else self._life.tasks))
+        elif self._is_last:
+            self._driver.saved(number, self._ends, {})
+        else:
+            self._pass_on(self._shuffle.to_all(end_before(number)))
+
+    def _put_out(self, block, shares):
+        if self._is_last:
+            self._driver.output(block, pack_share(shares[0 if self._level == FIRST else self._partition]))
+        else:
+            self._pass_on(self._shuffle.rows(block, shares))
+
+    def _pass_on(self, batches):
+        for batch in batches:
+            for partition in range(self._life.tasks):
+                self._life.all[self._level + 1, partition].inbox.append(batch.slice(partition, 1))
+
+
+class Life:
+    """A life of the query, with any number of tasks."""
+
+    names = count()
+
+    def __init__(self, run):
+        self.run = run
+        self.name = f"life {next(self.names)}"
+        self.tasks = run.chance.randint(1, 3)
+        self.start = run.egress.begin(
+            self.name, Expected(self.tasks if run.levels else 1, self.tasks * max(run.levels, 1), self.owner)
+        )
+        levels = range(FIRST, run.levels)
+        self.all = {(level, at): Task(self, level, at) for level in levels for at in range(self.tasks)}
+        self._slow = run.chance.choice([None, *self.all.values()])
+        self._lines = [Line(self.all[FIRST, at].inbox.append, lambda: None) for at in range(self.tasks)]
+        for at, line in enumerate(self._lines):
+            run.sequencer.join(self.name, at, self.tasks, self.start, line)
+
+    def owner(self, name):
+        return self.run.plan.layout.states[name[0]].level, self.run.plan.placement(name[0], self.tasks)(name[1])
+
+    def work(self):
+        ready = [task for task in self.all.values() if task.inbox and not self._rests(task)]
+        if ready:
+            self.run.chance.choice(ready).work()
+
+    def _rests(self, task):
+        return task is self._slow and self.run.chance.random() < 0.9
+
+    def close(self):
+        for task in self.all.values():
+            task.close()
+
+    def leave(self):
+        for at, line in enumerate(self._lines):
+            self.run.sequencer.left(at, line)
+
+
+class Run:
+    """A run of the application, as far as its directory is concerned; also what the egress sends to, and tells."""
+
+    numbers = count()
+
+    def __init__(self, plan, folder, chance, log, to_come, sent):
+        self.plan, self.folder, self.chance = plan, folder, chance
+        self.log, self.to_come, self.sent = log, to_come, sent
+        self.levels = len(plan.layout.levels)
+        self.sequence = SequenceWriter(folder / "sequence", ["p", REPLAYS])
+        plan.sources, plan.logs = self.sequence.names, {"p": str(folder / "p")}
+        self.sequencer = Sequencer(
+            self.sequence, epoch_seconds=600, epoch_bytes=chance.choice([300, 1 << 30]), on_cut_failed=_unexpected
+        )
+        self.told, self.notices = deque(), []
+        self.commits = Commits(folder / "commit", folder / "states")
+        self.home = Home(folder / "home")
+        self.home.open()
+        self.hand_ins = HandIns(str(folder / f"socket {next(self.numbers)}"), "token", self.commits)
+        self.egress = Egress(plan, self.home, self.hand_ins, self.commits, self, threading.Event(), self.notices.append)
+        self.egress._connections = dict.fromkeys(self.egress._connections, self)
+        self.past = self.life = Life(self)
+        self._sequence_from(self.sequence.ends.get(0, 0))
+
+    def _sequence_from(self, first):
+        if first < self.log.end:
+            self.sequencer.appended(0, first, self.log.end, 10 * (self.log.end - first))
+
+    def deliver(self, batch):
+        self.sent.append((batch.number, b"".join(batch.bodies).decode()))
+
+    def delivered(self, block):
+        self.told.append(partial(self.sequencer.delivered, block))
+
+    def committed(self, block, ends):
+        self.told.append(partial(self.sequencer.committed, block))
+        self.told.append(partial(self.log.delete_before, ends.get("p", 0)))
+
+    def close(self):
+        """Do nothing: it is not a connection."""
+
+    def accept(self):
+        first = self.log.end
+        number = min(len(self.to_come), self.chance.randint(1, 5))
+        if number:
+            self.log.append([self.to_come.popleft() for _ in range(number)])
+        self._sequence_from(first)
+
+    def work(self):
+        self.life.work()
+
+    def send(self):
+        self.egress._step()
+
+    def tell(self):
+        if self.told:
+            self.told.popleft()()
+
+    def work_in_vain(self):
+        with suppress(OSError, LogCorruptError):  # What it needs may be gone.
+            if self.past is not self.life:
+                self.past.work()
+
+    def end_epoch(self):
+        self.sequencer.end_epoch()
+
+    def start_again(self):
+        if self.chance.random() < 0.5:
+            self.life.leave()
+        if self.past is not self.life:
+            self.past.close()
+        self.past, self.life = self.life, Life(self)
+
+    def end(self):
+        for life in {self.past, self.life}:
+            life.close()
+        self.egress.close()
+        self.hand_ins.close()
+        self.home.close()
+        self.sequence.close()
+
+    @property
+    def is_done(self):
+        all_is_sequenced = not self.to_come and self.sequence.ends.get(0, 0) == self.log.end
+        return all_is_sequenced and self.commits.block == self.sequence.end
+
+
+EVENTS = {
+    Run.accept: 8,
+    Run.work: 70,
+    Run.work_in_vain: 5,
+    Run.send: 15,
+    Run.tell: 15,
+    Run.end_epoch: 1,
+    Run.start_again: 0.2,
+    Run.end: 0.05,
+}
+"""What may come next, and how often."""
+
+
+def _unexpected(error):
+    raise error
+
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch):
+    """Have borders of all kinds come up often."""
+    limits = {"BLOCK_BYTES": 50, "WINDOW_BYTES": 250, "_MOST_RANGES": 4, "_MOST_WAITING_BYTES": 150}
+    for name, limit in limits.items():
+        monkeypatch.setattr(sequencer_module, name, limit)
+    monkeypatch.setattr(sequencer_module, "INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(sequence_module, "SEGMENT_BYTES", 300)
+    monkeypatch.setattr(worker_module, "_KEPT_AT_MOST", 300)
+    monkeypatch.setattr(egress_module, "_LOOK_SECONDS", 0.0)
+
+
+@pytest.mark.parametrize("levels", [0, 1, 2])
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_whatever_life_computes_it_everything_comes_out_once_and_in_order(make, tmp_path, levels, seed):
+    chance = random.Random(seed)
+    messages = [(chance.choice(WORDS), number) for number in range(MESSAGES)]
+    states = [
+        make.state_step(count_letter, state="letters", key=letter_of),
+        make.state_step(sum_up, state="words", key=word_of),
+    ]
+    # All in one run, as far as states are concerned: what is not saved goes on.
+    plan = make.plan(make.pipeline("p", make.step(parse), *states[:levels]), buckets=8, run_id="run")
+    to_come = deque(f"{word} {number}".encode() for word, number in messages)
+    sent = []
+
+    async def go():
+        with LogWriter(tmp_path / "p", segment_bytes=300) as log:
+            start = partial(Run, plan, tmp_path, chance, log, to_come, sent)
+            run = start()
+            while not run.is_done:
+                [event] = chance.choices(list(EVENTS), list(EVENTS.values()))
+                event(run)
+                if event is Run.end:
+                    run = start()
+            run.end()
+
+    asyncio.run(go())
+    numbers = [number for number, _ in sent]
+    assert numbers == sorted(set(numbers))
+    outputs, failed = computed(messages, levels)
+    found = [eval(line) for _, text in sent for line in text.splitlines()]
+    key = [lambda _: None, letter_of, word_of][levels]
+    assert by_key(found, key) == by_key(outputs, key)
+    letters = tmp_path / "home" / "dead-letters.jsonl"
+    lines = letters.read_text().splitlines() if letters.exists() else []
+    assert sorted(json.loads(line)["message"] for line in lines) == sorted(failed)
+
+
+def by_key(outputs, key):
+    found = defaultdict(list)
+    for output in outputs:
+        found[key(output)].append(output)
+    return found
