@@ -66,9 +66,8 @@ class Blocks:
         for chunk in self.chunks_of(block):
             if chunk.route >= 0:
                 self.sent[chunk.route] += chunk.body
-                ends = list(chunk.marks)
-                assert len(ends) == chunk.number
-                assert ends[-1] == len(chunk.body)
+                assert len(chunk.marks) == chunk.number
+                assert sum(chunk.marks) == len(chunk.body)
             elif chunk.route == DEAD_LETTERS:
                 self.letters += load_records(chunk.body)
             elif chunk.route == PRINTED:

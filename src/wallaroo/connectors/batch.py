@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 Body = bytes | memoryview
 """Encoded messages, back to back."""
@@ -15,7 +15,7 @@ def _forget(_size: int, _checksum: int) -> None:
 
 
 class Batch:
-    """The encoded messages of one block for one sink, as bodies of whole messages; `ends` says where each ends in its.
+    """The encoded messages of one block for one sink, as bodies of whole messages; `lengths` says how long each is.
 
     How far the batch has got is noted at the borders between bodies, as a size and the checksum of so many bytes, so
     that a run that follows a crash can go on from there: if what it computes begins with the very same bytes.
@@ -36,11 +36,11 @@ class Batch:
         number: int,
         bodies: Sequence[Body],
         note: Callable[[int, int], None] = _forget,
-        ends: Sequence[Sequence[int]] = (),
+        lengths: Sequence[Sequence[int]] = (),
     ) -> None:
         self.number = number
         self.bodies = bodies
-        self._ends = ends
+        self._lengths = lengths
         self.size = sum(map(len, bodies))
         self.done = 0
         """How many bytes need not be sent (again); always a border."""
@@ -51,12 +51,12 @@ class Batch:
     def messages(self) -> Iterator[Body]:
         """Yield the messages one by one, for sinks that do not send bytes back to back.
 
-        >>> batch = Batch(7, [b"onetwo", b"three"], ends=[[3, 6], [5]])
+        >>> batch = Batch(7, [b"onetwo", b"three"], lengths=[[3, 3], [5]])
         >>> [bytes(message) for message in batch.messages()]
         [b'one', b'two', b'three']
         """
-        for body, ends in zip(self.bodies, self._ends, strict=True):
-            for begin, end in pairwise((0, *ends)):
+        for body, lengths in zip(self.bodies, self._lengths, strict=True):
+            for begin, end in pairwise(accumulate(lengths, initial=0)):
                 yield body[begin:end]
 
     @property

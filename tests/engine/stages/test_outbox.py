@@ -102,7 +102,7 @@ def test_sinks_dead_letters_and_printed_text_ride_on_the_carrier(make, dead_lett
     outbox.share_out(12, shares, 1)
     nothing, (sink, dead, printed) = shares
     assert nothing == []
-    assert sink == Chunk(0, 12, 2, b"a\nb\n", array("I", [2, 4]))
+    assert sink == Chunk(0, 12, 2, b"a\nb\n", array("I", [2, 2]))
     assert (dead.part, dead.number) == (12, 1)
     assert len(dead_letters([dead])) == 1
     assert printed == Chunk(PRINTED, 12, 0, "é?\n".encode())

@@ -12,7 +12,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import accumulate, chain, groupby
+from itertools import chain, groupby
 from typing import Any
 
 from wallaroo.engine.plan import Plan, SinkRoute, StepRoute
@@ -155,9 +155,8 @@ class Outbox:
         self.join_encoded()
         loose = shares[carrier]
         for number, joined in self._joined.items():
-            if joined.count:
-                ends = array("I", accumulate(joined.lengths))
-                loose.append(Chunk(number, part, joined.count, b"".join(joined.pieces), ends))
+            if joined.lengths:
+                loose.append(Chunk(number, part, len(joined.lengths), b"".join(joined.pieces), joined.lengths[:]))
                 joined.clear()
         if self._dead:
             loose.append(Chunk(DEAD_LETTERS, part, len(self._dead), dump_records(self._dead)))
@@ -286,19 +285,16 @@ class _Joined:
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
         self.lengths = array("I")
-        self.count = 0
 
     def take(self, encoded: list[bytes]) -> None:
         """Take what is in a list, and clear it."""
         self.pieces.append(b"".join(encoded))
         self.lengths.extend(map(len, encoded))
-        self.count += len(encoded)
         encoded.clear()
 
     def clear(self) -> None:
         self.pieces.clear()
         del self.lengths[:]
-        self.count = 0
 
 
 def letters_by_number(groups: dict[Any, list[Any]], allowed: frozenset[Any]) -> None:

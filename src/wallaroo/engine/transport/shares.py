@@ -3,7 +3,7 @@
 A share is a list of chunks in their order. A chunk is many messages for one route:
 
 - for a state, the messages with their keys, packed together; its marks say which keys are in which bucket;
-- for a sink, encoded messages back to back; its marks say where each of them ends;
+- for a sink, encoded messages back to back; its marks say how long each of them is;
 - for the driver, dead letters or printed text.
 
 `part` says from which of the block's ranges a chunk comes: where pipelines meet in one state, its messages are
@@ -42,10 +42,10 @@ class Chunk(NamedTuple):
 def pack_share(chunks: Iterable[Chunk]) -> bytes:
     """Return chunks as the bytes of a row.
 
-    >>> chunk = Chunk(3, 0, 2, b"onetwo", array("I", [3, 6]))
+    >>> chunk = Chunk(3, 0, 2, b"onetwo", array("I", [3, 3]))
     >>> [read] = unpack_share(pack_share([chunk]))
     >>> read.route, read.number, bytes(read.body), read.marks
-    (3, 2, b'onetwo', array('I', [3, 6]))
+    (3, 2, b'onetwo', array('I', [3, 3]))
     """
     pieces: list[Body] = []
     for route, part, number, body, marks in chunks:
