@@ -59,7 +59,7 @@ def blocks_line(attempt="one", reader=0, readers=1, start=0, token=TOKEN):
 
 
 def next_block(connection):
-    number, length = FRAME.unpack(connection.recv(FRAME.size, socket.MSG_WAITALL))
+    number, length, _ = FRAME.unpack(connection.recv(FRAME.size, socket.MSG_WAITALL))
     block = unpack_block(connection.recv(length, socket.MSG_WAITALL))
     assert block.number == number
     return block

@@ -37,12 +37,12 @@ class Reader:
         self.line = Line(self._take, self._close)
 
     def _take(self, frame: bytes) -> None:
-        number, length = FRAME.unpack_from(frame)
+        number, length, size = FRAME.unpack_from(frame)
         if length < 0:
             self.end = number
         else:
             self.blocks.append(unpack_block(frame[FRAME.size :]))
-            assert self.blocks[-1].number == number
+            assert (self.blocks[-1].number, self.blocks[-1].size) == (number, size)
 
     def _close(self) -> None:
         self.closed = True

@@ -73,9 +73,23 @@ class SequencedBlock(NamedTuple):
 
 def unpack_block(data: bytes | memoryview) -> SequencedBlock:
     """Return the block in `data`."""
-    number, time_ns, size, _ = _HEAD.unpack_from(data)
-    ranges = _RANGE.iter_unpack(memoryview(data)[_HEAD.size :])
-    return SequencedBlock(number, time_ns, size, tuple(Range._make(each) for each in ranges))
+    return next(unpack_blocks(data))
+
+
+def unpack_blocks(data: bytes | memoryview) -> Iterator[SequencedBlock]:
+    """Yield the blocks that stand in `data` back to back.
+
+    >>> blocks = [SequencedBlock(7, 1_000, 42, (Range(0, 3, 5),)), SequencedBlock(9, 2_000, 0)]
+    >>> list(unpack_blocks(b"".join(block.pack() for block in blocks))) == blocks
+    True
+    """
+    view = memoryview(data)
+    at = 0
+    while at < len(view):
+        number, time_ns, size, count = _HEAD.unpack_from(view, at)
+        ranges = at + _HEAD.size
+        at = ranges + count * _RANGE.size
+        yield SequencedBlock(number, time_ns, size, tuple(map(Range._make, _RANGE.iter_unpack(view[ranges:at]))))
 
 
 class SequenceWriter:

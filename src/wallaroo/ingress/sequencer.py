@@ -39,8 +39,11 @@ _MOST_RANGES = 1024
 _MOST_WAITING_BYTES = 64 << 20
 """What waits in memory to be cut is bounded: beyond this blocks are cut ahead, and wait in the sequence's files."""
 
-FRAME = Struct(">qi")
-"""The number of a block and the length of what follows; a length of -1 says that the epoch ends before this block."""
+FRAME = Struct(">qiI")
+"""The number of a block, the length of what follows, and the block's size, by which readers see how much is to be done.
+
+A length of -1 says that the epoch ends before this block.
+"""
 
 
 class Line(NamedTuple):
@@ -171,7 +174,7 @@ class Sequencer:
             return None
         if self._next > self._epoch_start:
             for line in self._lines.values():
-                line.send(FRAME.pack(self._next, -1))
+                line.send(FRAME.pack(self._next, -1, 0))
             self._epoch_start = self._next
             self._epoch_bytes = 0
             self._epoch_began = 0.0
@@ -301,7 +304,7 @@ class Sequencer:
         self._under_way.append(block)
         self._bytes_under_way += block.size
         packed = block.pack()
-        self._lines[block.number % self._readers].send(FRAME.pack(block.number, len(packed)) + packed)
+        self._lines[block.number % self._readers].send(FRAME.pack(block.number, len(packed), block.size) + packed)
         self._epoch_bytes += block.size
         if self._epoch_bytes >= self._most_in_an_epoch:
             # A log gets shorter only with a commit.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,16 +25,18 @@ from wallaroo.engine.stages.state_store import StateFiles
 from wallaroo.engine.stages.worker import Worker
 from wallaroo.engine.transport.buckets import spread_ids
 from wallaroo.engine.transport.hand_in import HandIn
-from wallaroo.engine.transport.shares import Chunk, pack_share, unpack_share
+from wallaroo.engine.transport.shares import Chunk, pack_share, split_shares, unpack_share
 from wallaroo.engine.transport.shipping import PlanRef
 from wallaroo.ingress.fetching import FetchedMessages
-from wallaroo.ingress.sequence import unpack_block
+from wallaroo.ingress.sequence import unpack_block, unpack_blocks
 
 COLUMNS = "part int, block long, sender int, share binary"
 _SCHEMA = pa.schema([("part", pa.int32()), ("block", pa.int64()), ("sender", pa.int32()), ("share", pa.binary())])
-NOTHING = -1
+CONTENT, NOTHING = 0, -1
 
 Batches = Iterator[pa.RecordBatch]
+Shares = list[list[Chunk]]
+"""What a block has for each partition of the next stage."""
 
 
 @dataclass(frozen=True)
@@ -93,15 +96,17 @@ def first_stage(settings: TaskSettings) -> Callable[[Batches], Batches]:
                     yield from shuffle.to_all(number)
                     housekeeping.tidy_up()
                     continue
-                block = unpack_block(record)
-                ends.update(block.ends)
-                shares = task.run(
-                    number, partial(worker.run_first, block, settings.partitions if settings.levels else 1)
-                )
-                if settings.levels:
-                    yield from shuffle.rows(number, shares)
-                else:
-                    driver.output(number, pack_share(shares[0]))
+                onward: list[Shares] = []
+                for block in unpack_blocks(record):
+                    ends.update(block.ends)
+                    shares = task.run(
+                        block.number, partial(worker.run_first, block, settings.partitions if settings.levels else 1)
+                    )
+                    if settings.levels:
+                        onward.append(shares)
+                    else:
+                        driver.output(block.number, pack_share(shares[0]))
+                yield from shuffle.rows(onward)
 
     return run
 
@@ -124,8 +129,11 @@ def later_stage(settings: TaskSettings, level: int) -> Callable[[Batches], Batch
             last = level + 1 == settings.levels
             order = _InOrder(driver.welcome.start, settings.readers if level == 0 else settings.partitions, level)
             for batch in batches:
+                onward: list[Shares] = []
                 for block, shares in order.take(*(column[0] for column in batch.columns[1:])):
                     if shares is None:
+                        yield from shuffle.rows(onward)
+                        onward = []
                         if not last:
                             yield from shuffle.to_all(end_before(block))
                         letters = stage.end()
@@ -133,11 +141,12 @@ def later_stage(settings: TaskSettings, level: int) -> Callable[[Batches], Batch
                         files.begin_epoch()
                         housekeeping.tidy_up()
                         continue
-                    onward = task.run(block, partial(stage.run, map(unpack_share, shares)))
+                    computed = task.run(block, partial(stage.run, map(unpack_share, shares)))
                     if last:
-                        driver.output(block, pack_share(onward[partition]))
+                        driver.output(block, pack_share(computed[partition]))
                     else:
-                        yield from shuffle.rows(block, onward)
+                        onward.append(computed)
+                yield from shuffle.rows(onward)
 
     return run
 
@@ -149,7 +158,7 @@ class _InOrder:
         self._next = start
         self._needed = 1 if level == 0 else senders
         """How many senders have a share of a block: of the first stage, one; of a later one, all."""
-        self._waiting: dict[int, dict[int, pa.Buffer]] = {}
+        self._waiting: dict[int, dict[int, memoryview]] = {}
         self._ends: set[int] = set()
         """Before which blocks epochs end. Each sender says so before it sends what is behind."""
         self._last_end = start
@@ -162,7 +171,9 @@ class _InOrder:
         if number < NOTHING and end_before(number) > self._last_end:
             self._ends.add(end_before(number))
         if number > NOTHING:
-            self._waiting.setdefault(number, {})[sender.as_py()] = share.as_buffer()
+            for each in split_shares(memoryview(share.as_buffer())):
+                block_number = unpack_block(next(unpack_share(each)).body).number
+                self._waiting.setdefault(block_number, {})[sender.as_py()] = each
         while True:
             if self._next in self._ends:
                 self._ends.discard(self._next)
@@ -171,7 +182,7 @@ class _InOrder:
             if len(self._waiting.get(self._next, ())) < self._needed:
                 return
             shares = self._waiting.pop(self._next)
-            yield self._next, [memoryview(shares[each]) for each in sorted(shares)]
+            yield self._next, [shares[each] for each in sorted(shares)]
             self._next += 1
 
 
@@ -194,10 +205,12 @@ class _Shuffle:
         numbers = pa.array([number] * self._partitions, pa.int64())
         return pa.RecordBatch.from_arrays([self._ids, numbers, self._senders, shares], schema=_SCHEMA)
 
-    def rows(self, number: int, shares: list[list[Chunk]]) -> Batches:
-        """Yield the shares of a block, one row for each partition, also where there is nothing in it."""
-        yield self._batch(number, pa.array([pack_share(share) for share in shares], pa.binary()))
-        yield from self._behind
+    def rows(self, blocks: list[Shares]) -> Batches:
+        """Yield what blocks have for the partitions, one row for each, also where there is nothing in it."""
+        if blocks:
+            joined = (pack_share(chain.from_iterable(of_one)) for of_one in zip(*blocks, strict=True))
+            yield self._batch(CONTENT, pa.array(joined, pa.binary()))
+            yield from self._behind
 
     def to_all(self, number: int) -> Batches:
         """Yield a row without content for each partition."""

@@ -1,6 +1,8 @@
-"""How messages travel between stages: a row of Spark is a *share*, all that a block has for one partition of a stage.
+"""How messages travel between stages: as a *share*, all that a block has for one partition of a stage.
 
-A share is a list of chunks in their order. A chunk is many messages for one route:
+A row of Spark is a share, or, where several blocks were there at the same moment, their shares back to back. A share is
+a list of chunks in their order, the first of which is what the block says of itself. A chunk is many messages for one
+route:
 
 - for a state, the messages with their keys, packed together; its marks say which keys are in which bucket;
 - for a sink, encoded messages back to back; its marks say how long each of them is;
@@ -52,6 +54,23 @@ def pack_share(chunks: Iterable[Chunk]) -> bytes:
         packed = marks.tobytes()
         pieces += (_HEAD.pack(route, part, number, len(packed), len(body)), packed, body)
     return b"".join(pieces)
+
+
+def split_shares(shares: memoryview) -> Iterator[memoryview]:
+    """Yield the shares of several blocks that stand back to back: each begins with what its block says of itself.
+
+    >>> one, two = (pack_share([Chunk(BLOCK, 0, 0, name), Chunk(3, 0, 1, b"x")]) for name in (b"first", b"second"))
+    >>> [bytes(share) for share in split_shares(memoryview(one + two))] == [one, two]
+    True
+    """
+    begin = at = 0
+    while at < len(shares):
+        route, _, _, marks_size, body_size = _HEAD.unpack_from(shares, at)
+        if route == BLOCK and at > begin:
+            yield shares[begin:at]
+            begin = at
+        at += _HEAD.size + marks_size + body_size
+    yield shares[begin:]
 
 
 def unpack_share(share: bytes | memoryview) -> Iterator[Chunk]:

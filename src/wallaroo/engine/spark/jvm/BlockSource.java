@@ -1,5 +1,6 @@
 package wallaroo;
 
+import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.EOFException;
 import java.io.IOException;
@@ -41,9 +42,10 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * The source of an application's query: blocks of messages, in the order of the sequence that the ingress gives out.
  *
  * An offset is the number of a block. A reader holds a connection to the ingress, says which of how many it is and where
- * it starts, and passes on what it is handed: a row for each block, with what the block says of itself. Behind each row
- * comes an empty one, because Spark asks for the next row before it sends the last one on. The reader waits while there
- * is nothing; the end of an epoch is one more row.
+ * it starts, and passes on what it is handed: a row for each block, with what the block says of itself. Small blocks that
+ * have come meanwhile share a row, for each row has its price. Behind a row comes an empty one unless another waits,
+ * because Spark asks for the next row before it sends the last one on. The reader waits while there is nothing; the end
+ * of an epoch is one more row.
  */
 public class BlockSource implements TableProvider {
   static final StructType SCHEMA =
@@ -158,16 +160,23 @@ public class BlockSource implements TableProvider {
     public PartitionReader createReader(InputPartition share) { return new BlockReader((Share) share); }
   }
 
-  /** What the ingress sends: the block's number and the length of its content, then the content; -1 is the end. */
+  /** What the ingress sends: the number of a block, the length of its content and its size, then the content. */
   static class BlockReader implements SupportsRealTimeRead {
     private static final byte[] NOTHING = new byte[0];
-    private static final int HEAD_BYTES = 12;
+    private static final int HEAD_BYTES = 16;
+    /** How many bytes of messages blocks may have that share a row, and how many blocks these may be. */
+    private static final long TOGETHER_BYTES = 65536L;
+    private static final int TOGETHER_BLOCKS = 256;
     private final SocketChannel channel;
     private final DataInputStream input;
     private long position;
     private long block;
     private byte[] content;
     private boolean flush;
+    private boolean ahead;
+    private long nextBlock;
+    private long nextSize;
+    private int nextLength;
 
     BlockReader(Share share) {
       position = share.start;
@@ -200,19 +209,47 @@ public class BlockSource implements TableProvider {
         return RecordStatus.newStatusWithoutArrivalTime(true);
       }
       try {
-        block = input.readLong();
-        int length = input.readInt();
-        position = block;
-        // The end of an epoch comes as the block that the next one begins with, and says so by its length.
-        boolean end = length < 0;
-        content = end ? NOTHING : input.readNBytes(length);
-        if (end) { block = -2L - block; } else if (content.length < length) { throw new EOFException(); }
+        readHead();
+        ahead = false;
+        position = block = nextBlock;
+        if (nextLength < 0) {
+          // The end of an epoch comes as the block that the next one begins with, and says so by its length.
+          block = -2L - block;
+          content = NOTHING;
+        } else {
+          readContents();
+        }
         // Spark asks for the next row before it passes this one on: unless that is here already, it gets an empty one.
-        flush = input.available() < HEAD_BYTES;
+        flush = !ahead && input.available() < HEAD_BYTES;
       } catch (IOException error) {
         throw new IngressLost("The process that accepts connections has closed the line: " + error, error);
       }
       return RecordStatus.newStatusWithoutArrivalTime(true);
+    }
+
+    private void readHead() throws IOException {
+      if (ahead) { return; }
+      nextBlock = input.readLong();
+      nextLength = input.readInt();
+      nextSize = input.readInt() & 0xffffffffL;
+      ahead = true;
+    }
+
+    /** Reads the content of a block, and of those that are here already as long as all of them are small. */
+    private void readContents() throws IOException {
+      ByteArrayOutputStream contents = new ByteArrayOutputStream(Math.max(nextLength, 64));
+      long size = 0L;
+      for (int blocks = 1; ; blocks++) {
+        byte[] bytes = input.readNBytes(nextLength);
+        if (bytes.length < nextLength) { throw new EOFException(); }
+        contents.write(bytes, 0, bytes.length);
+        size += nextSize;
+        ahead = false;
+        if (blocks == TOGETHER_BLOCKS || size >= TOGETHER_BYTES || input.available() < HEAD_BYTES) { break; }
+        readHead();
+        if (nextLength < 0 || size + nextSize > TOGETHER_BYTES) { break; }
+      }
+      content = contents.toByteArray();
     }
 
     public RecordStatus nextWithTimeout(Long timeoutMs) { return nextWithTimeout(Long.valueOf(0L), timeoutMs); }
