@@ -22,6 +22,7 @@ from pathlib import Path
 
 import psutil
 
+from wallaroo.engine.directory.home import Home
 from wallaroo.ingress.sequence import _records, segment_firsts
 
 from ..ports import free_port  # noqa: TID252 - tests are not installed
@@ -29,7 +30,7 @@ from ..ports import free_port  # noqa: TID252 - tests are not installed
 PATIENCE = 180
 """How long anything may take on a machine that is busy with other things."""
 
-LEFT_SECONDS = 5
+LEFT_SECONDS = 30
 """How long after a run's end anything of it may be there, on such a machine; on an idle one it is hardly noticed."""
 
 MARK = "WALLAROO_TEST_RUN"
@@ -162,8 +163,8 @@ class Process:
 
 def _runs(process):
     try:
-        # One that has ended may have to wait until somebody asks how.
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        # One that has ended may have to wait until somebody asks how; its threads may take longer than its first one.
+        return process.is_running() and (process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1)
     except psutil.NoSuchProcess:
         return False
 
@@ -180,6 +181,14 @@ def _mark_of(process):
         return process.environ().get(MARK)
     except (psutil.Error, OSError):
         return None
+
+
+def wait_until_free(home):
+    """Wait until nobody holds the directory of an application whose processes have been killed."""
+    deadline = time.monotonic() + LEFT_SECONDS
+    while Home(home).in_use():
+        assert time.monotonic() < deadline, f"{home} is still in use"
+        time.sleep(0.01)
 
 
 def family(run):

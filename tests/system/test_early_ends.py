@@ -7,9 +7,7 @@ import signal
 import psutil
 import pytest
 
-from wallaroo.engine.directory.home import Home
-
-from .harness import unused_address
+from .harness import unused_address, wait_until_free
 
 PHASES = {
     "the process that accepts connections": r"wallaroo\.ingress$",
@@ -44,7 +42,7 @@ def test_whenever_it_is_stopped_or_killed_nothing_is_left(machida, tmp_path):
             run.ask_to_stop(how)
             assert run.exit_code() == (0 if how == signal.SIGTERM else -how), run.output
             run.nothing_left()
-            assert not Home(tmp_path / "home").in_use()
+            wait_until_free(tmp_path / "home")
             assert "Traceback" not in run.output
 
 
@@ -64,4 +62,4 @@ def test_a_killed_warden_is_a_killed_jvm(machida, tmp_path):
     assert "Spark's process has ended unexpectedly: it was killed" in run.output
     assert "Traceback" not in run.output
     run.nothing_left()
-    assert not Home(tmp_path / "home").in_use()
+    wait_until_free(tmp_path / "home")

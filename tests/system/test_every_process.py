@@ -13,9 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from wallaroo.engine.directory.home import Home
-
-from .harness import PATIENCE, Machida, Receiver, send
+from .harness import PATIENCE, Machida, Receiver, send, wait_until_free
 
 NOBODY = 65534
 
@@ -162,4 +160,4 @@ def test_nothing_outlives_machida_whatever_it_is_doing(application, tmp_path):
             daemon.send_signal(signal.SIGSTOP)
         application.run.kill()
         application.run.nothing_left()
-    assert not Home(application.home).in_use()
+    wait_until_free(application.home)
