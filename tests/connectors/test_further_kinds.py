@@ -171,7 +171,7 @@ def test_a_sink_gets_the_messages_of_every_block_once(tmp_path):
     built = application(Tides("cuxhaven"), shelf)
     plan = Plan(built, new_layout(built.pipelines, 4))
     commits = Commits(tmp_path / "commit.json", tmp_path / "states")
-    chunks = [Chunk(0, 0, 2, b"onetwo", array("I", [3, 6])), Chunk(0, 1, 1, b"three", array("I", [5]))]
+    chunks = [Chunk(0, 0, 2, b"onetwo", array("I", [3, 3])), Chunk(0, 1, 1, b"three", array("I", [5]))]
     around = (Told([]), threading.Event(), print)
     with (
         closing(HandIns(str(tmp_path / "socket"), "token", commits)) as hand_ins,

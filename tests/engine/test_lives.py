@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 
+import pyarrow as pa
 import pytest
 
 from wallaroo.engine.delivery import egress as egress_module
@@ -21,15 +22,14 @@ from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.stages import worker as worker_module
 from wallaroo.engine.stages.state_store import StateFiles
-from wallaroo.engine.stages.tasks import _InOrder, _Shuffle, end_before
+from wallaroo.engine.stages.tasks import FirstTask, LaterTask, TaskSettings, end_before
 from wallaroo.engine.stages.worker import Worker
-from wallaroo.engine.transport.hand_in import HandIn
-from wallaroo.engine.transport.shares import pack_share, unpack_share
+from wallaroo.engine.transport.hand_in import HandIn, Welcome
 from wallaroo.ingress import sequence as sequence_module
 from wallaroo.ingress import sequencer as sequencer_module
 from wallaroo.ingress.log_format import LogCorruptError
 from wallaroo.ingress.log_writer import LogWriter
-from wallaroo.ingress.sequence import SequenceWriter, unpack_block
+from wallaroo.ingress.sequence import SequenceWriter
 from wallaroo.ingress.sequencer import FRAME, Line, Sequencer
 from wallaroo.topology.model import REPLAYS
 
@@ -84,8 +84,12 @@ def computed(messages, levels):
 class ToDriver(HandIn):
     """A task's line to the driver without a socket: what is handed in is there at once."""
 
-    def __init__(self, hand_ins, *task):
-        self._take = partial(hand_ins._take, _Task(*task, connection=None, note=""))
+    def __init__(self, life, level, partition):
+        self._take = partial(life.run.hand_ins._take, _Task(life.name, level, partition, connection=None, note=""))
+        heads = life.run.commits.heads.items()
+        self.welcome = Welcome(
+            life.start, {name: head for name, head in heads if life.owner(name) == (level, partition)}
+        )
 
     def _send(self, kind, block, body):
         self._take(kind, block, bytes(body))
@@ -96,59 +100,34 @@ class Task:
 
     def __init__(self, life, level, partition):
         self.inbox = deque()
-        self._life, self._level, self._partition = life, level, partition
-        self._worker = Worker(life.run.plan)
-        self._driver = ToDriver(life.run.hand_ins, life.name, level, partition)
-        self._shuffle = _Shuffle(life.tasks, partition, flushes=False)
-        self._is_last = level + 1 == life.run.levels
+        self._life, self._level = life, level
+        states = life.run.folder / "states"
+        settings = TaskSettings(None, "", "", life.name, life.tasks, life.tasks, life.run.levels, str(states))
+        driver, worker = ToDriver(life, level, partition), Worker(life.run.plan)
+        self._files = StateFiles(states, driver.welcome.heads)
         if level == FIRST:
-            self._ends = {}
+            self._task = FirstTask(settings, partition, driver, worker)
         else:
-            heads = life.run.commits.heads.items()
-            mine = {name: head for name, head in heads if life.owner(name) == (level, partition)}
-            self._files = StateFiles(life.run.folder / "states", mine)
-            self._stage = self._worker.open_stage(level, partition, life.tasks, self._files)
-            self._order = _InOrder(life.start, life.tasks, level)
+            self._task = LaterTask(settings, level, partition, driver, worker, self._files)
 
     def close(self):
-        if self._level != FIRST:
-            self._files.close()
+        self._files.close()
 
     def work(self):
-        if self._level == FIRST:
-            self._compute_first(self.inbox.popleft())
-            return
-        for block, shares in self._order.take(*(column[0] for column in self.inbox.popleft().columns[1:])):
-            if shares is None:
-                if not self._is_last:
-                    self._pass_on(self._shuffle.to_all(end_before(block)))
-                letters = self._stage.end()
-                self._driver.saved(block, self._stage.ends, self._files.changed(), letters)
-                self._files.begin_epoch()
-            else:
-                self._put_out(block, self._stage.run(map(unpack_share, shares)))
-
-    def _compute_first(self, frame):
-        number, length = FRAME.unpack_from(frame)
-        if length >= 0:
-            block = unpack_block(frame[FRAME.size :])
-            self._ends.update(block.ends)
-            self._put_out(number, self._worker.run_first(block, 1 if self._is_last else self._life.tasks))
-        elif self._is_last:
-            self._driver.saved(number, self._ends, {})
-        else:
-            self._pass_on(self._shuffle.to_all(end_before(number)))
-
-    def _put_out(self, block, shares):
-        if self._is_last:
-            self._driver.output(block, pack_share(shares[0 if self._level == FIRST else self._partition]))
-        else:
-            self._pass_on(self._shuffle.rows(block, shares))
-
-    def _pass_on(self, batches):
-        for batch in batches:
-            for partition in range(self._life.tasks):
+        for batch in self._task.take(self._blocks() if self._level == FIRST else self.inbox.popleft()):
+            for partition in range(self._life.tasks if self._level + 1 < self._life.run.levels else 0):
                 self._life.all[self._level + 1, partition].inbox.append(batch.slice(partition, 1))
+
+    def _blocks(self):
+        """Return the row that the source makes of what it has got: one block, or several that came meanwhile."""
+        number, length, _ = FRAME.unpack_from(self.inbox[0])
+        if length < 0:
+            self.inbox.popleft()
+            return pa.record_batch({"block": [end_before(number)], "content": [b""]})
+        contents = []
+        while self.inbox and FRAME.unpack_from(self.inbox[0])[1] >= 0 and len(contents) < self._life.most_in_a_row:
+            contents.append(self.inbox.popleft()[FRAME.size :])
+        return pa.record_batch({"block": [number], "content": [b"".join(contents)]})
 
 
 class Life:
@@ -160,6 +139,7 @@ class Life:
         self.run = run
         self.name = f"life {next(self.names)}"
         self.tasks = run.chance.randint(1, 3)
+        self.most_in_a_row = run.chance.randint(1, 4)
         self.start = run.egress.begin(
             self.name, Expected(self.tasks if run.levels else 1, self.tasks * max(run.levels, 1), self.owner)
         )

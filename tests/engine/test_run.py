@@ -62,7 +62,7 @@ class Life:
 
     def next(self):
         """Return the number of the next block, and the block, None where the epoch ends before it."""
-        number, length = FRAME.unpack(self._frames.read(FRAME.size))
+        number, length, _ = FRAME.unpack(self._frames.read(FRAME.size))
         return number, None if length < 0 else self._frames.read(length)
 
     def compute_next(self):

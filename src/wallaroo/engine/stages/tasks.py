@@ -84,29 +84,10 @@ def first_stage(settings: TaskSettings) -> Callable[[Batches], Batches]:
         with _line(settings, -1) as (driver, partition):
             worker = worker_for(settings.plan, settings.messages, settings.token)
             worker.prepare_sources()
-            task = CarefulTask(worker, note_in(settings.notes), driver.welcome.care)
-            shuffle = _Shuffle(settings.partitions, partition, flushes=bool(settings.messages))
-            housekeeping = _Housekeeping()
-            ends: dict[int, int] = {}
-            yield from shuffle.begin()
-            for number, record in _rows(batches, 1):
-                if number <= end_before(0):
-                    if not settings.levels:
-                        driver.saved(end_before(number), ends, {})
-                    yield from shuffle.to_all(number)
-                    housekeeping.tidy_up()
-                    continue
-                onward: list[Shares] = []
-                for block in unpack_blocks(record):
-                    ends.update(block.ends)
-                    shares = task.run(
-                        block.number, partial(worker.run_first, block, settings.partitions if settings.levels else 1)
-                    )
-                    if settings.levels:
-                        onward.append(shares)
-                    else:
-                        driver.output(block.number, pack_share(shares[0]))
-                yield from shuffle.rows(onward)
+            task = FirstTask(settings, partition, driver, worker)
+            yield from task.begin()
+            for batch in batches:
+                yield from task.take(batch)
 
     return run
 
@@ -121,43 +102,109 @@ def later_stage(settings: TaskSettings, level: int) -> Callable[[Batches], Batch
         ):
             worker = worker_for(settings.plan, settings.messages, settings.token)
             worker.prepare_level(level)
-            stage = worker.open_stage(level, partition, settings.partitions, files)
-            task = CarefulTask(worker, note_in(settings.notes), driver.welcome.care)
-            shuffle = _Shuffle(settings.partitions, partition, flushes=bool(settings.messages))
-            housekeeping = _Housekeeping()
-            yield from shuffle.begin()
-            last = level + 1 == settings.levels
-            order = _InOrder(driver.welcome.start, settings.readers if level == 0 else settings.partitions, level)
+            task = LaterTask(settings, level, partition, driver, worker, files)
+            yield from task.begin()
             for batch in batches:
-                onward: list[Shares] = []
-                for block, shares in order.take(*(column[0] for column in batch.columns[1:])):
-                    if shares is None:
-                        yield from shuffle.rows(onward)
-                        onward = []
-                        if not last:
-                            yield from shuffle.to_all(end_before(block))
-                        letters = stage.end()
-                        driver.saved(block, stage.ends, files.changed(), letters)
-                        files.begin_epoch()
-                        housekeeping.tidy_up()
-                        continue
-                    computed = task.run(block, partial(stage.run, map(unpack_share, shares)))
-                    if last:
-                        driver.output(block, pack_share(computed[partition]))
-                    else:
-                        onward.append(computed)
-                yield from shuffle.rows(onward)
+                yield from task.take(batch)
 
     return run
 
 
-class _InOrder:
+class FirstTask:
+    """A task of the first stage: takes rows of the source, and makes those for the stage behind."""
+
+    def __init__(self, settings: TaskSettings, partition: int, driver: HandIn, worker: Worker) -> None:
+        self._worker = worker
+        self._driver = driver
+        self._is_last = settings.levels == 0
+        self._partitions = 1 if self._is_last else settings.partitions
+        self._task = CarefulTask(worker, note_in(settings.notes), driver.welcome.care)
+        self._shuffle = _Shuffle(settings.partitions, partition, flushes=bool(settings.messages))
+        self._housekeeping = _Housekeeping()
+        self._ends: dict[int, int] = {}
+        """Up to which message of each source blocks have come here."""
+
+    def begin(self) -> Batches:
+        """Yield what comes before all other rows."""
+        return self._shuffle.begin()
+
+    def take(self, batch: pa.RecordBatch) -> Batches:
+        """Take a row; yield the rows that come of it."""
+        number, content = (column[0] for column in batch.columns)
+        said: int = number.as_py()
+        if said > NOTHING:
+            yield from self._compute(memoryview(content.as_buffer()))
+        elif said < NOTHING:
+            if self._is_last:
+                self._driver.saved(end_before(said), self._ends, {})
+            yield from self._shuffle.to_all(said)
+            self._housekeeping.tidy_up()
+
+    def _compute(self, content: memoryview) -> Batches:
+        onward: list[Shares] = []
+        for block in unpack_blocks(content):
+            self._ends.update(block.ends)
+            shares = self._task.run(block.number, partial(self._worker.run_first, block, self._partitions))
+            if self._is_last:
+                self._driver.output(block.number, pack_share(shares[0]))
+            else:
+                onward.append(shares)
+        yield from self._shuffle.rows(onward)
+
+
+class LaterTask:
+    """A task of a stage with state: takes rows of the stage before, and computes the blocks in their order."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - which task it is, and what it works with
+        self, settings: TaskSettings, level: int, partition: int, driver: HandIn, worker: Worker, files: StateFiles
+    ) -> None:
+        self._driver = driver
+        self._files = files
+        self._partition = partition
+        self._is_last = level + 1 == settings.levels
+        self._stage = worker.open_stage(level, partition, settings.partitions, files)
+        self._task = CarefulTask(worker, note_in(settings.notes), driver.welcome.care)
+        self._shuffle = _Shuffle(settings.partitions, partition, flushes=bool(settings.messages))
+        self._housekeeping = _Housekeeping()
+        # Of a block, one task of the first stage has a share for this one; of later stages, all have.
+        self._order = InOrder(driver.welcome.start, 1 if level == 0 else settings.partitions)
+
+    def begin(self) -> Batches:
+        """Yield what comes before all other rows."""
+        return self._shuffle.begin()
+
+    def take(self, batch: pa.RecordBatch) -> Batches:
+        """Take a row; yield the rows that come of it."""
+        onward: list[Shares] = []
+        for block, shares in self._order.take(*(column[0] for column in batch.columns[1:])):
+            if shares is None:
+                yield from self._shuffle.rows(onward)
+                onward = []
+                yield from self._end_epoch(block)
+                continue
+            computed = self._task.run(block, partial(self._stage.run, map(unpack_share, shares)))
+            if self._is_last:
+                self._driver.output(block, pack_share(computed[self._partition]))
+            else:
+                onward.append(computed)
+        yield from self._shuffle.rows(onward)
+
+    def _end_epoch(self, block: int) -> Batches:
+        if not self._is_last:
+            yield from self._shuffle.to_all(end_before(block))
+        letters = self._stage.end()
+        self._driver.saved(block, self._stage.ends, self._files.changed(), letters)
+        self._files.begin_epoch()
+        self._housekeeping.tidy_up()
+
+
+class InOrder:
     """Puts what comes from the stage before into the order of the blocks."""
 
-    def __init__(self, start: int, senders: int, level: int) -> None:
+    def __init__(self, start: int, senders: int) -> None:
         self._next = start
-        self._needed = 1 if level == 0 else senders
-        """How many senders have a share of a block: of the first stage, one; of a later one, all."""
+        self._needed = senders
+        """How many senders have a share of a block."""
         self._waiting: dict[int, dict[int, memoryview]] = {}
         self._ends: set[int] = set()
         """Before which blocks epochs end. Each sender says so before it sends what is behind."""
@@ -216,13 +263,6 @@ class _Shuffle:
         """Yield a row without content for each partition."""
         yield self._batch(number, self._nothing)
         yield from self._behind
-
-
-def _rows(batches: Batches, column: int) -> Iterator[tuple[int, memoryview]]:
-    for batch in batches:
-        number = batch.column(0)[0].as_py()
-        if number != NOTHING:
-            yield number, memoryview(batch.column(column)[0].as_buffer())
 
 
 @contextmanager
