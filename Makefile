@@ -18,7 +18,7 @@ demo: $(READY) ## Run the word count on a text and check every count.
 	@$(BIN)/python examples/word_count/demo.py
 
 test: lint ## Run the linters, then all tests.
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(READY) ## Check style, formatting, types, and the packages for known vulnerabilities.
 	$(BIN)/ruff check .

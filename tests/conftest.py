@@ -1,4 +1,7 @@
-"""For all tests: a JVM without its second compiler, a Ctrl-C that works, no deadlines, and files of other users."""
+"""For all tests: a JVM without its second compiler, a Ctrl-C that works, no deadlines, and files of other users.
+
+Whole processes come first, so that at the end no worker of the test runner waits for another's long tests.
+"""
 
 import os
 import signal
@@ -13,6 +16,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # How long an example takes says nothing on a busy machine.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: "/system/" not in item.path.as_posix())
 
 
 @pytest.fixture
