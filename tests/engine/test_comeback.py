@@ -132,7 +132,8 @@ def test_any_number_of_fatal_messages_is_left_out_as_long_as_blocks_are_delivere
 
 def test_where_something_was_learned_nothing_is_waited_for(run, monkeypatch, interrupted):
     monkeypatch.setattr(comeback, "_LONGEST_PAUSE", 600.0)
-    assert all(run.wait(LOST[0], done=0, learned=True) for _ in range(4))
+    # Messages of as many tasks as there may be fatal messages: which they are takes three deaths each.
+    assert all(run.wait(LOST[0], done=0, learned=True) for _ in range(30))
     with pytest.raises(WallarooError):
         run.wait(LOST[0], done=0, learned=True)
     run.progress(1)

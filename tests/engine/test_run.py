@@ -18,6 +18,7 @@ from wallaroo.engine.directory.home import Home
 from wallaroo.engine.run import Running, Stop
 from wallaroo.engine.transport.hand_in import HandIn
 from wallaroo.engine.transport.shares import BLOCK, Chunk, pack_share
+from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.sequence import unpack_block
 from wallaroo.ingress.sequencer import FRAME
 from wallaroo.peers import dial
@@ -77,6 +78,16 @@ class Life:
         self._frames.close()
         self._socket.close()
         self._driver.close()
+
+
+def test_a_stop_leaves_its_work_to_the_next_run_where_the_ingress_does_not_answer(parts, tmp_path):
+    notices = []
+    nobody = IngressClient(str(tmp_path / "nobody"), TOKEN, patience=0.1)
+    running = Running(None, (parts.commits, nobody, parts.egress, None, None), None, notices.append)
+    running.finish(Stop())
+    running.raise_failure()
+    (notice,) = notices
+    assert notice.startswith("What was under way is left to the next run: ")
 
 
 def test_a_stop_ends_the_epoch_of_the_next_life_where_the_last_one_was_told(ingress, parts, monkeypatch):

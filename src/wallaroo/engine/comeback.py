@@ -22,6 +22,8 @@ ENOUGH_ROOM = 16 << 20
 
 _TRIES = 4
 _MOST_FATAL_CALLS = 10
+_MOST_LESSONS = 3 * _MOST_FATAL_CALLS
+"""How many failures in a row may teach something: that a call is fatal is known after three deaths."""
 _LONGEST_PAUSE = 30.0
 _LOOK_SECONDS = 0.5
 _TRY_ANYWAY_SECONDS = 60.0
@@ -37,6 +39,7 @@ class Comeback:
         self._notice = notice
         self._trouble = ""
         self._tries = 0
+        self._lessons = 0
         self._waits = 0
         self._done = 0
         self._fatal_in_a_row = 0
@@ -53,8 +56,8 @@ class Comeback:
         """Return true when the query may start again, and false when the run is asked to stop instead.
 
         `done` is how many blocks have been delivered so far, and `fatal_calls` which calls, with their steps, are left
-        out from now on, for workers have died at them: with each of both the tries begin anew. Where something was
-        `learned` from a failure, there is nothing to wait for.
+        out from now on, for workers have died at them: with each of both the tries begin anew. A failure from which
+        something was `learned` is no try, and there is nothing to wait for.
 
         Raises:
             WallarooError: The failure is not one that passes, or it came too often, or for too many messages.
@@ -64,8 +67,11 @@ class Comeback:
             self._waits += 1
             return self._room_comes(failure.text)
         self._take_note_of(fatal_calls or {})
-        self._tries += 1
-        if not self.passes(failure) or self._tries > _TRIES:
+        if learned:
+            self._lessons += 1
+        else:
+            self._tries += 1
+        if not self.passes(failure) or self._tries > _TRIES or self._lessons > _MOST_LESSONS:
             raise cannot_go_on(failure.text, self._home)
         if self._full_folder():
             # Not everything that fails on a full disk says why.
@@ -82,7 +88,7 @@ class Comeback:
         if done == self._done:
             return
         self._done = done
-        self._tries = self._waits = self._fatal_in_a_row = 0
+        self._tries = self._lessons = self._waits = self._fatal_in_a_row = 0
         if self._trouble:
             self._trouble = ""
             self._notice("The application goes on.")

@@ -6,9 +6,10 @@ import contextlib
 import os
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from wallaroo.connectors.base import Notice
 from wallaroo.engine.delivery.deaths import Deaths
@@ -28,6 +29,8 @@ from wallaroo.peers import host_and_port, joined
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+Answer = TypeVar("Answer")
 
 _MOST_TASKS_BY_DEFAULT = 8
 _END_SECONDS = 2.0
@@ -101,19 +104,14 @@ class Processing:
 
     def is_active(self) -> bool | None:
         """Tell whether the query runs; None where there is no Spark any more to ask."""
-        from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark, which only a run needs
-
-        try:
-            return bool(self._query.isActive)
-        except (Py4JError, OSError):
-            return None
+        return _asked(lambda: bool(self._query.isActive))
 
     def failure(self) -> Failure:
         """Return why the query does not run any more; where a worker died, take note of what it was at."""
         self.learned = False
-        if self.is_active() is None:
+        told = _asked(lambda: failure_of_query(self._query))
+        if told is None:
             return Failure(Kind.LOST, last_words(self._around.home))
-        told = failure_of_query(self._query)
         if told.kind != Kind.LOST:
             return told  # The JVM has failed by itself, and has ended the workers.
         end = self._around.hand_ins.first_end(_END_SECONDS)
@@ -186,6 +184,16 @@ class Processing:
             return None if state is None else (state.level, plan.placement(name[0], tasks)(name[1]))
 
         return Expected(tasks if levels else 1, tasks * max(levels, 1), owner)
+
+
+def _asked(question: Callable[[], Answer]) -> Answer | None:
+    """Return what Spark answers, None where it is gone, or goes meanwhile."""
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark, which only a run needs
+
+    try:
+        return question()
+    except (Py4JError, OSError):
+        return None
 
 
 def cores(master: str) -> int:

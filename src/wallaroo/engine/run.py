@@ -19,6 +19,7 @@ from wallaroo.engine.options import RunOptions
 from wallaroo.engine.spark.failures import cannot_go_on, failure_of_start, told_plainly
 from wallaroo.engine.spark.preflight import check_before_start
 from wallaroo.engine.starting import Parts, Starting
+from wallaroo.ingress.client import IngressAwayError
 from wallaroo.program import Program
 from wallaroo.topology.model import Application
 
@@ -148,7 +149,13 @@ class Running:
         return False
 
     def finish(self, stop: Stop) -> None:
-        """Take nothing new, and commit what is under way."""
+        """Take nothing new, and commit what is under way, unless something is in the way of that."""
+        try:
+            self._commit_all(stop)
+        except IngressAwayError as error:
+            self._left = str(error)
+
+    def _commit_all(self, stop: Stop) -> None:
         self._ingress.drain()
         end, ask_at = None, 0.0
         while (end is None or self._commits.block < end) and not stop.at_once.is_set():

@@ -157,6 +157,18 @@ def test_the_epoch_of_a_life_of_the_query_that_is_over_is_not_committed(egress):
     assert not egress.home.dead_letters.exists()
 
 
+def test_what_is_computed_again_is_not_judged_again(egress, task, server):
+    judged = []
+    egress.itself._policy = SimpleNamespace(judge=lambda letters, messages, of: judged.append((of, messages)))
+    for attempt in ("one", "two"):
+        egress.begin(attempt)
+        line = task(attempt)
+        for number in range(3):
+            line.output(number, share(number, messages=(number, number + 1)))
+        wait_until(lambda: egress.told.count(("delivered", 3)) == (1 if attempt == "one" else 2))  # noqa: B023
+    assert judged == [(0, 1), (1, 1), (2, 1)]
+
+
 def test_everything_is_counted_once_whatever_is_computed_again(egress, task, server):
     counts = egress.itself.counts
     for attempt in ("one", "two"):

@@ -192,7 +192,9 @@ class Egress:
     def _keep(self, letters: list[Letter], ranges: Sequence[Range], number: int) -> None:
         """Keep the dead letters of a block, unless there are so many that the application is not to go on."""
         letters = [self._with_range(letter, ranges) for letter in letters]
-        self._policy.judge(letters, sum(each.end - each.first for each in ranges), number)
+        if number >= self._furthest:
+            # What is computed again after a failure has been judged.
+            self._policy.judge(letters, sum(each.end - each.first for each in ranges), number)
         if letters:
             self._dead_letters.add(letters)
             self.counts.failed(letters)

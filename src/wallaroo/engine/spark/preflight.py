@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from wallaroo.connectors.kinds import sink_kind, source_kind
 from wallaroo.engine.spark.memory import check_memory
+from wallaroo.engine.spark.real_time import ON_A_CLUSTER, ON_ONE_MACHINE, REAL_TIME
 from wallaroo.engine.spark.session import DRIVER_MEMORY, SparkOptions
 from wallaroo.errors import SparkStartError
 from wallaroo.topology.model import Pipeline
@@ -19,7 +20,23 @@ def check_before_start(pipelines: Iterable[Pipeline], spark: SparkOptions) -> No
     """Refuse what can be known not to work."""
     check_connectors(pipelines)
     check_memory(spark.conf.get("spark.driver.memory", DRIVER_MEMORY))
+    check_settings(spark.conf)
     check_master(spark.master)
+
+
+def check_settings(conf: Mapping[str, str]) -> None:
+    """Refuse settings of Spark's without which messages would wait, or be lost on their way.
+
+    >>> check_settings({"spark.task.maxFailures": "4"})
+    Traceback (most recent call last):
+        ...
+    wallaroo.errors.SparkStartError: --spark-conf spark.task.maxFailures cannot be chosen: messages are processed as ...
+    """
+    if taken := sorted(conf.keys() & (REAL_TIME | ON_ONE_MACHINE | ON_A_CLUSTER).keys()):
+        raise SparkStartError(
+            f"--spark-conf {taken[0]} cannot be chosen: messages are processed as they arrive only with the value that "
+            "it has here. Leave it out."
+        )
 
 
 def check_connectors(pipelines: Iterable[Pipeline]) -> None:

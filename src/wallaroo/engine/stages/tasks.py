@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,12 +27,16 @@ from wallaroo.engine.transport.buckets import spread_ids
 from wallaroo.engine.transport.hand_in import HandIn
 from wallaroo.engine.transport.shares import Chunk, pack_share, split_shares, unpack_share
 from wallaroo.engine.transport.shipping import PlanRef
+from wallaroo.engine.transport.worker_notes import Care
 from wallaroo.ingress.fetching import FetchedMessages
 from wallaroo.ingress.sequence import unpack_block, unpack_blocks
 
 COLUMNS = "part int, block long, sender int, share binary"
 _SCHEMA = pa.schema([("part", pa.int32()), ("block", pa.int64()), ("sender", pa.int32()), ("share", pa.binary())])
 CONTENT, NOTHING = 0, -1
+_TOGETHER_BYTES = 64 << 10
+_TOGETHER_SECONDS = 0.005
+"""How much blocks may have, and how long they may take, that share a row: the first of them waits for the last."""
 
 Batches = Iterator[pa.RecordBatch]
 Shares = list[list[Chunk]]
@@ -119,7 +123,7 @@ class FirstTask:
         self._is_last = settings.levels == 0
         self._partitions = 1 if self._is_last else settings.partitions
         self._task = CarefulTask(worker, note_in(settings.notes), driver.welcome.care)
-        self._shuffle = _Shuffle(settings.partitions, partition, flushes=bool(settings.messages))
+        self._shuffle = _Shuffle(settings, partition, driver.welcome.care)
         self._housekeeping = _Housekeeping()
         self._ends: dict[int, int] = {}
         """Up to which message of each source blocks have come here."""
@@ -133,23 +137,21 @@ class FirstTask:
         number, content = (column[0] for column in batch.columns)
         said: int = number.as_py()
         if said > NOTHING:
-            yield from self._compute(memoryview(content.as_buffer()))
+            yield from self._shuffle.rows(self._compute(memoryview(content.as_buffer())))
         elif said < NOTHING:
             if self._is_last:
                 self._driver.saved(end_before(said), self._ends, {})
             yield from self._shuffle.to_all(said)
             self._housekeeping.tidy_up()
 
-    def _compute(self, content: memoryview) -> Batches:
-        onward: list[Shares] = []
+    def _compute(self, content: memoryview) -> Iterator[Shares]:
         for block in unpack_blocks(content):
             self._ends.update(block.ends)
             shares = self._task.run(block.number, partial(self._worker.run_first, block, self._partitions))
             if self._is_last:
                 self._driver.output(block.number, pack_share(shares[0]))
             else:
-                onward.append(shares)
-        yield from self._shuffle.rows(onward)
+                yield shares
 
 
 class LaterTask:
@@ -164,7 +166,7 @@ class LaterTask:
         self._is_last = level + 1 == settings.levels
         self._stage = worker.open_stage(level, partition, settings.partitions, files)
         self._task = CarefulTask(worker, note_in(settings.notes), driver.welcome.care)
-        self._shuffle = _Shuffle(settings.partitions, partition, flushes=bool(settings.messages))
+        self._shuffle = _Shuffle(settings, partition, driver.welcome.care)
         self._housekeeping = _Housekeeping()
         # Of a block, one task of the first stage has a share for this one; of later stages, all have.
         self._order = InOrder(driver.welcome.start, 1 if level == 0 else settings.partitions)
@@ -175,19 +177,21 @@ class LaterTask:
 
     def take(self, batch: pa.RecordBatch) -> Batches:
         """Take a row; yield the rows that come of it."""
-        onward: list[Shares] = []
-        for block, shares in self._order.take(*(column[0] for column in batch.columns[1:])):
-            if shares is None:
-                yield from self._shuffle.rows(onward)
-                onward = []
-                yield from self._end_epoch(block)
-                continue
-            computed = self._task.run(block, partial(self._stage.run, map(unpack_share, shares)))
+        come = self._order.take(*(column[0] for column in batch.columns[1:]))
+        for is_end, some in groupby(come, lambda each: each[1] is None):
+            if is_end:
+                for block, _ in some:
+                    yield from self._end_epoch(block)
+            else:
+                yield from self._shuffle.rows(self._compute(some))
+
+    def _compute(self, blocks: Iterator[tuple[int, list[memoryview] | None]]) -> Iterator[Shares]:
+        for block, shares in blocks:
+            computed = self._task.run(block, partial(self._stage.run, map(unpack_share, shares or ())))
             if self._is_last:
                 self._driver.output(block, pack_share(computed[self._partition]))
             else:
-                onward.append(computed)
-        yield from self._shuffle.rows(onward)
+                yield computed
 
     def _end_epoch(self, block: int) -> Batches:
         if not self._is_last:
@@ -236,13 +240,15 @@ class InOrder:
 class _Shuffle:
     """Makes the rows for the partitions of the next stage."""
 
-    def __init__(self, partitions: int, sender: int, *, flushes: bool) -> None:
+    def __init__(self, settings: TaskSettings, sender: int, care: Care) -> None:
+        self._partitions = partitions = settings.partitions
         self._ids = pa.array(spread_ids(partitions, partitions), pa.int32())
         self._senders = pa.array([sender] * partitions, pa.int32())
         self._nothing = pa.array([b""] * partitions, pa.binary())
-        self._partitions = partitions
         self._flush = self._batch(NOTHING, self._nothing)
-        self._behind = (self._flush,) if flushes else ()
+        self._behind = (self._flush,) if settings.messages else ()
+        # Where a process has died at a block, what is in front of the next such block has to get out.
+        self._most_bytes = 0 if care.blocks else _TOGETHER_BYTES
 
     def begin(self) -> Batches:
         """Yield a row for each partition that says nothing, which the shuffle on one machine gives out again."""
@@ -252,12 +258,27 @@ class _Shuffle:
         numbers = pa.array([number] * self._partitions, pa.int64())
         return pa.RecordBatch.from_arrays([self._ids, numbers, self._senders, shares], schema=_SCHEMA)
 
-    def rows(self, blocks: list[Shares]) -> Batches:
-        """Yield what blocks have for the partitions, one row for each, also where there is nothing in it."""
-        if blocks:
-            joined = (pack_share(chain.from_iterable(of_one)) for of_one in zip(*blocks, strict=True))
-            yield self._batch(CONTENT, pa.array(joined, pa.binary()))
-            yield from self._behind
+    def rows(self, blocks: Iterator[Shares]) -> Batches:
+        """Yield what blocks have for the partitions, a row for each, also where there is nothing in it.
+
+        Small blocks that are computed at the same moment share a row, for each row has its price.
+        """
+        together: list[Shares] = []
+        size, began = 0, time.monotonic()
+        for shares in blocks:
+            together.append(shares)
+            size += sum(len(chunk.body) for share in shares for chunk in share)
+            if size >= self._most_bytes or time.monotonic() - began > _TOGETHER_SECONDS:
+                yield from self._row(together)
+                together.clear()
+                size, began = 0, time.monotonic()
+        if together:
+            yield from self._row(together)
+
+    def _row(self, blocks: list[Shares]) -> Batches:
+        joined = (pack_share(chain.from_iterable(of_one)) for of_one in zip(*blocks, strict=True))
+        yield self._batch(CONTENT, pa.array(joined, pa.binary()))
+        yield from self._behind
 
     def to_all(self, number: int) -> Batches:
         """Yield a row without content for each partition."""
