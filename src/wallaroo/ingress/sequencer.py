@@ -29,7 +29,7 @@ EPOCH_BYTES = 256 << 20
 """How much an epoch takes in at the most: after a failure all of it is computed again."""
 INTERVAL_SECONDS = 0.004
 """The shortest time between two blocks that are not full: each has a cost of its own at every station."""
-SMALL_BLOCKS_AT_ONCE = 4
+SMALL_BLOCKS_AT_ONCE = 2
 """How many blocks for each reader may be under way for one that is not full to be cut."""
 RETRY_SECONDS = 1.0
 """How soon a block is tried again that could not be written."""
