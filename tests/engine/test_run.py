@@ -13,6 +13,7 @@ from tests.ingress.conftest import TOKEN, Ingress
 from wallaroo.engine import run
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.hand_ins import Expected, HandIns
+from wallaroo.engine.delivery.progress import ReportedProgress
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.run import Running, Stop
@@ -52,7 +53,7 @@ class Life:
 
     def __init__(self, ingress, parts, attempt):
         start = parts.egress.begin(attempt, Expected(1, 1, lambda _: None))
-        self._driver = HandIn(parts.hand_ins.address, "token", attempt, -1, 0)
+        self.driver = HandIn(parts.hand_ins.address, "token", attempt, -1, 0)
         self._ends = {}
         self._socket = dial(ingress.config.control_path)
         self._socket.settimeout(10)
@@ -68,15 +69,15 @@ class Life:
     def compute_next(self):
         number, block = self.next()
         if block is None:
-            self._driver.saved(number, self._ends, {})
+            self.driver.saved(number, self._ends, {})
         else:
             self._ends.update(unpack_block(block).ends)
-            self._driver.output(number, pack_share([Chunk(BLOCK, 0, 0, block)]))
+            self.driver.output(number, pack_share([Chunk(BLOCK, 0, 0, block)]))
 
     def close(self):
         self._frames.close()
         self._socket.close()
-        self._driver.close()
+        self.driver.close()
 
 
 def test_a_stop_ends_the_epoch_of_the_next_life_where_the_last_one_was_told(ingress, parts, monkeypatch):
@@ -95,3 +96,16 @@ def test_a_stop_ends_the_epoch_of_the_next_life_where_the_last_one_was_told(ingr
             new.compute_next()
             finish.join()
     assert (parts.commits.block, parts.commits.ends) == (1, {"numbers": 1})
+
+
+def test_a_task_that_has_changed_much_has_the_ingress_end_the_epoch(ingress, parts):
+    with closing(ReportedProgress(ingress.client)) as progress, closing(Life(ingress, parts, "one")) as life:
+        parts.hand_ins.on_enough_changed = progress.end_epoch_of
+        ingress.send([b"one"])
+        life.compute_next()
+        life.driver.enough_changed(0)
+        assert life.next() == (1, None)
+        # Another task says so later than the first, when its epoch has ended.
+        ingress.send([b"two"])
+        assert life.next()[0] == 1
+        assert ingress.client.end_epoch(of=0) == 1

@@ -46,9 +46,9 @@ class IngressClient:
         """Say that nobody needs the blocks before `block` any more, nor the messages before these of each source."""
         self._ask({"op": "committed", "block": block, "offsets": ends})
 
-    def end_epoch(self) -> int | None:
-        """End the epoch; return the block before which it ends, None if none has begun."""
-        block: int | None = self._ask({"op": "end epoch"})["block"]
+    def end_epoch(self, of: int | None = None) -> int | None:
+        """End the epoch, where a block is given the one that it is in; return where it ends, None if none has begun."""
+        block: int | None = self._ask({"op": "end epoch", "of": of})["block"]
         return block
 
     def force(self) -> int:

@@ -55,6 +55,7 @@ class Egress:
         self._hand_ins = hand_ins
         self._commits = commits
         self._progress = progress
+        hand_ins.on_enough_changed = progress.end_epoch_of
         self._notice = notice
         self._effectively_once = effectively_once
         self._sources = plan.sources

@@ -33,6 +33,8 @@ from wallaroo.ingress.sequence import unpack_block, unpack_blocks
 COLUMNS = "part int, block long, sender int, share binary"
 _SCHEMA = pa.schema([("part", pa.int32()), ("block", pa.int64()), ("sender", pa.int32()), ("share", pa.binary())])
 CONTENT, NOTHING = 0, -1
+_MUCH_STATE_BYTES = 64 << 20
+"""How much state a task writes in the middle of an epoch before it asks for its end: a failure would undo it all."""
 
 Batches = Iterator[pa.RecordBatch]
 Shares = list[list[Chunk]]
@@ -168,6 +170,8 @@ class LaterTask:
         self._housekeeping = _Housekeeping()
         # Of a block, one task of the first stage has a share for this one; of later stages, all have.
         self._order = InOrder(driver.welcome.start, 1 if level == 0 else settings.partitions)
+        self._has_asked = False
+        """Whether it has asked for the end of this epoch."""
 
     def begin(self) -> Batches:
         """Yield what comes before all other rows."""
@@ -183,6 +187,9 @@ class LaterTask:
                 yield from self._end_epoch(block)
                 continue
             computed = self._task.run(block, partial(self._stage.run, map(unpack_share, shares)))
+            if self._files.written > _MUCH_STATE_BYTES and not self._has_asked:
+                self._has_asked = True
+                self._driver.enough_changed(block)
             if self._is_last:
                 self._driver.output(block, pack_share(computed[self._partition]))
             else:
@@ -195,6 +202,7 @@ class LaterTask:
         letters = self._stage.end()
         self._driver.saved(block, self._stage.ends, self._files.changed(), letters)
         self._files.begin_epoch()
+        self._has_asked = False
         self._housekeeping.tidy_up()
 
 
