@@ -1,7 +1,10 @@
 """A run that is stopped commits what is under way, also while the query is started again: real parts, but for Spark."""
 
 import json
+import os
+import signal
 import threading
+import time
 from contextlib import closing
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -45,7 +48,7 @@ def parts(make, tmp_path):
         egress = Egress(plan, home, hand_ins, commits, Told([]), threading.Event(), print)
         with closing(egress):
             egress.start()
-            yield SimpleNamespace(commits=commits, hand_ins=hand_ins, egress=egress)
+            yield SimpleNamespace(home=home, commits=commits, hand_ins=hand_ins, egress=egress)
 
 
 class Life:
@@ -54,7 +57,7 @@ class Life:
     def __init__(self, ingress, parts, attempt):
         start = parts.egress.begin(attempt, Expected(1, 1, lambda _: None))
         self.driver = HandIn(parts.hand_ins.address, "token", attempt, -1, 0)
-        self._ends = {}
+        self.ends = {}
         self._socket = dial(ingress.config.control_path)
         self._socket.settimeout(10)
         self._frames = self._socket.makefile("rb")
@@ -69,9 +72,9 @@ class Life:
     def compute_next(self):
         number, block = self.next()
         if block is None:
-            self.driver.saved(number, self._ends, {})
+            self.driver.saved(number, self.ends, {})
         else:
-            self._ends.update(unpack_block(block).ends)
+            self.ends.update(unpack_block(block).ends)
             self.driver.output(number, pack_share([Chunk(BLOCK, 0, 0, block)]))
 
     def close(self):
@@ -109,3 +112,27 @@ def test_a_task_that_has_changed_much_has_the_ingress_end_the_epoch(ingress, par
         ingress.send([b"two"])
         assert life.next()[0] == 1
         assert ingress.client.end_epoch(of=0) == 1
+
+
+def test_a_run_leaves_what_all_its_parts_have_counted(ingress, parts):
+    running = Running(parts.home, (parts.commits, ingress.client, parts.egress, None, None), None, print)
+    with closing(Life(ingress, parts, "one")) as life:
+        ingress.send([b"one", b"three"])
+        while life.ends.get(0, 0) < 2:
+            life.compute_next()
+        while parts.egress.counts.messages_in["numbers"] < 2:
+            time.sleep(0.005)
+    running.write_counts()
+    found = json.loads(parts.home.counts.read_text())
+    assert found["sources"]["numbers"].items() >= {"messages": 2, "accepted_messages": 2, "accepted_bytes": 8}.items()
+    assert found["delays"]["sum_seconds"] > 0
+
+
+def test_an_ingress_that_stands_still_does_not_hold_up_the_end_of_a_run(ingress, parts, monkeypatch):
+    monkeypatch.setattr(run, "_STATUS_SECONDS", 0.1)
+    running = Running(parts.home, (parts.commits, ingress.client, parts.egress, None, None), None, print)
+    os.kill(ingress.process.pid, signal.SIGSTOP)
+    try:
+        assert running.snapshot()["sources"] == {}
+    finally:
+        os.kill(ingress.process.pid, signal.SIGCONT)

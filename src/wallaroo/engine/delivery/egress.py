@@ -157,7 +157,7 @@ class Egress:
                 epoch.letters.clear()  # They are kept once, also where the commit has to be tried again.
             ends = {self._sources[source]: end for source, end in epoch.ends.items()}
             self._commits.commit(epoch.block, epoch.heads, ends)
-        self.counts.committed(self._commits.state_bytes())
+        self.counts.committed()
         self._progress.committed(self._commits.block, self._commits.ends)
         self._hand_ins.release(epoch.block)
 
