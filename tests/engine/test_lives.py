@@ -7,6 +7,7 @@ import asyncio
 import json
 import random
 import threading
+from bisect import bisect_right
 from collections import Counter, defaultdict, deque
 from contextlib import suppress
 from functools import partial
@@ -20,11 +21,12 @@ from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.hand_ins import Expected, HandIns, _Task
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
+from wallaroo.engine.stages import tasks as tasks_module
 from wallaroo.engine.stages import worker as worker_module
 from wallaroo.engine.stages.state_store import StateFiles
 from wallaroo.engine.stages.tasks import FirstTask, LaterTask, TaskSettings, end_before
 from wallaroo.engine.stages.worker import Worker
-from wallaroo.engine.transport.hand_in import HandIn, Welcome
+from wallaroo.engine.transport.hand_in import ENOUGH, SAVED, HandIn, Welcome
 from wallaroo.ingress import sequence as sequence_module
 from wallaroo.ingress import sequencer as sequencer_module
 from wallaroo.ingress.log_format import LogCorruptError
@@ -86,12 +88,14 @@ class ToDriver(HandIn):
 
     def __init__(self, life, level, partition):
         self._take = partial(life.run.hand_ins._take, _Task(life.name, level, partition, connection=None, note=""))
+        self._note = lambda kind, block: life.run.handed_in.append((kind, block, (level, partition)))
         heads = life.run.commits.heads.items()
         self.welcome = Welcome(
             life.start, {name: head for name, head in heads if life.owner(name) == (level, partition)}
         )
 
     def _send(self, kind, block, body):
+        self._note(kind, block)
         self._take(kind, block, bytes(body))
 
 
@@ -138,7 +142,7 @@ class Life:
     def __init__(self, run):
         self.run = run
         self.name = f"life {next(self.names)}"
-        self.tasks = run.chance.randint(1, 3)
+        self.tasks = run.tasks or run.chance.randint(1, 3)
         self.most_in_a_row = run.chance.randint(1, 4)
         self.start = run.egress.begin(
             self.name, Expected(self.tasks if run.levels else 1, self.tasks * max(run.levels, 1), self.owner)
@@ -175,16 +179,16 @@ class Run:
 
     numbers = count()
 
-    def __init__(self, plan, folder, chance, log, to_come, sent):
+    def __init__(self, plan, folder, chance, log, to_come, sent, *, epoch_bytes=None, tasks=None):
+        self.tasks = tasks
         self.plan, self.folder, self.chance = plan, folder, chance
         self.log, self.to_come, self.sent = log, to_come, sent
         self.levels = len(plan.layout.levels)
         self.sequence = SequenceWriter(folder / "sequence", ["p", REPLAYS])
         plan.sources, plan.logs = self.sequence.names, {"p": str(folder / "p")}
-        self.sequencer = Sequencer(
-            self.sequence, epoch_seconds=600, epoch_bytes=chance.choice([300, 1 << 30]), on_cut_failed=_unexpected
-        )
-        self.told, self.notices = deque(), []
+        epoch_bytes = epoch_bytes or chance.choice([300, 1 << 30])
+        self.sequencer = Sequencer(self.sequence, epoch_seconds=600, epoch_bytes=epoch_bytes, on_cut_failed=_unexpected)
+        self.told, self.notices, self.handed_in = deque(), [], []
         self.commits = Commits(folder / "commit", folder / "states")
         self.home = Home(folder / "home")
         self.home.open()
@@ -207,6 +211,9 @@ class Run:
     def committed(self, block, ends):
         self.told.append(partial(self.sequencer.committed, block))
         self.told.append(partial(self.log.delete_before, ends.get("p", 0)))
+
+    def end_epoch_of(self, block):
+        self.told.append(partial(self.sequencer.end_epoch, block))
 
     def close(self):
         """Do nothing: it is not a connection."""
@@ -252,9 +259,17 @@ class Run:
         self.sequence.close()
 
     @property
+    def _all_is_sequenced(self):
+        return not self.to_come and self.sequence.ends.get(0, 0) == self.log.end
+
+    @property
     def is_done(self):
-        all_is_sequenced = not self.to_come and self.sequence.ends.get(0, 0) == self.log.end
-        return all_is_sequenced and self.commits.block == self.sequence.end
+        return self._all_is_sequenced and self.commits.block == self.sequence.end
+
+    @property
+    def has_sent_all(self):
+        nothing_waits = not self.told and not any(task.inbox for task in self.life.all.values())
+        return self._all_is_sequenced and self.egress.counts.blocks == self.sequence.end and nothing_waits
 
 
 EVENTS = {
@@ -283,6 +298,7 @@ def small_limits(monkeypatch):
     monkeypatch.setattr(sequencer_module, "INTERVAL_SECONDS", 0.0)
     monkeypatch.setattr(sequence_module, "SEGMENT_BYTES", 300)
     monkeypatch.setattr(worker_module, "_KEPT_AT_MOST", 300)
+    monkeypatch.setattr(tasks_module, "_MUCH_STATE_BYTES", 500)
     monkeypatch.setattr(egress_module, "_LOOK_SECONDS", 0.0)
 
 
@@ -321,6 +337,37 @@ def test_whatever_life_computes_it_everything_comes_out_once_and_in_order(make, 
     letters = tmp_path / "home" / "dead-letters.jsonl"
     lines = letters.read_text().splitlines() if letters.exists() else []
     assert sorted(json.loads(line)["message"] for line in lines) == sorted(failed)
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_an_epoch_ends_when_much_state_has_changed_and_only_once(make, tmp_path, monkeypatch, seed):
+    # So that several tasks have changed much before the first of them is heard.
+    monkeypatch.setattr(worker_module, "_KEPT_AT_MOST", 80)
+    monkeypatch.setattr(tasks_module, "_MUCH_STATE_BYTES", 300)
+    monkeypatch.setattr(sequencer_module, "WINDOW_BYTES", 1000)
+    chance = random.Random(seed)
+    plan = make.plan(
+        make.pipeline("p", make.step(parse), make.state_step(sum_up, state="words", key=word_of)), buckets=8
+    )
+    to_come = deque(f"{chance.choice(WORDS)} {number}".encode() for number in range(4 * MESSAGES))
+
+    async def go():
+        with LogWriter(tmp_path / "p", segment_bytes=300) as log:
+            run = Run(plan, tmp_path, chance, log, to_come, [], epoch_bytes=1 << 30, tasks=3)
+            usual = {Run.accept: 8, Run.work: 70, Run.send: 15, Run.tell: 4}
+            while not run.has_sent_all:
+                [event] = chance.choices(list(usual), list(usual.values()))
+                event(run)
+            run.end()
+            return run.handed_in, run.egress.counts.commits
+
+    handed_in, commits = asyncio.run(go())
+    ends = sorted({block for kind, block, _ in handed_in if kind == SAVED})
+    asked = Counter((task, bisect_right(ends, block)) for kind, block, task in handed_in if kind == ENOUGH)
+    assert commits > 1
+    assert set(asked.values()) == {1}
+    # Nobody else asks for the end of an epoch, and nobody asks in vain.
+    assert {epoch for _, epoch in asked} == set(range(len(ends)))
 
 
 def by_key(outputs, key):

@@ -1,7 +1,10 @@
 """A run that is stopped commits what is under way, also while the query is started again: real parts, but for Spark."""
 
 import json
+import os
+import signal
 import threading
+import time
 from contextlib import closing
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -13,6 +16,7 @@ from tests.ingress.conftest import TOKEN, Ingress
 from wallaroo.engine import run
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.hand_ins import Expected, HandIns
+from wallaroo.engine.delivery.progress import ReportedProgress
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.run import Running, Stop
@@ -45,7 +49,7 @@ def parts(make, tmp_path):
         egress = Egress(plan, home, hand_ins, commits, Told([]), threading.Event(), print)
         with closing(egress):
             egress.start()
-            yield SimpleNamespace(commits=commits, hand_ins=hand_ins, egress=egress)
+            yield SimpleNamespace(home=home, commits=commits, hand_ins=hand_ins, egress=egress)
 
 
 class Life:
@@ -53,8 +57,8 @@ class Life:
 
     def __init__(self, ingress, parts, attempt):
         start = parts.egress.begin(attempt, Expected(1, 1, lambda _: None))
-        self._driver = HandIn(parts.hand_ins.address, "token", attempt, -1, 0)
-        self._ends = {}
+        self.driver = HandIn(parts.hand_ins.address, "token", attempt, -1, 0)
+        self.ends = {}
         self._socket = dial(ingress.config.control_path)
         self._socket.settimeout(10)
         self._frames = self._socket.makefile("rb")
@@ -69,15 +73,15 @@ class Life:
     def compute_next(self):
         number, block = self.next()
         if block is None:
-            self._driver.saved(number, self._ends, {})
+            self.driver.saved(number, self.ends, {})
         else:
-            self._ends.update(unpack_block(block).ends)
-            self._driver.output(number, pack_share([Chunk(BLOCK, 0, 0, block)]))
+            self.ends.update(unpack_block(block).ends)
+            self.driver.output(number, pack_share([Chunk(BLOCK, 0, 0, block)]))
 
     def close(self):
         self._frames.close()
         self._socket.close()
-        self._driver.close()
+        self.driver.close()
 
 
 def test_a_stop_leaves_its_work_to_the_next_run_where_the_ingress_does_not_answer(parts, tmp_path):
@@ -106,3 +110,40 @@ def test_a_stop_ends_the_epoch_of_the_next_life_where_the_last_one_was_told(ingr
             new.compute_next()
             finish.join()
     assert (parts.commits.block, parts.commits.ends) == (1, {"numbers": 1})
+
+
+def test_a_task_that_has_changed_much_has_the_ingress_end_the_epoch(ingress, parts):
+    with closing(ReportedProgress(ingress.client)) as progress, closing(Life(ingress, parts, "one")) as life:
+        parts.hand_ins.on_enough_changed = progress.end_epoch_of
+        ingress.send([b"one"])
+        life.compute_next()
+        life.driver.enough_changed(0)
+        assert life.next() == (1, None)
+        # Another task says so later than the first, when its epoch has ended.
+        ingress.send([b"two"])
+        assert life.next()[0] == 1
+        assert ingress.client.end_epoch(of=0) == 1
+
+
+def test_a_run_leaves_what_all_its_parts_have_counted(ingress, parts):
+    running = Running(parts.home, (parts.commits, ingress.client, parts.egress, None, None), None, print)
+    with closing(Life(ingress, parts, "one")) as life:
+        ingress.send([b"one", b"three"])
+        while life.ends.get(0, 0) < 2:
+            life.compute_next()
+        while parts.egress.counts.messages_in["numbers"] < 2:
+            time.sleep(0.005)
+    running.write_counts()
+    found = json.loads(parts.home.counts.read_text())
+    assert found["sources"]["numbers"].items() >= {"messages": 2, "accepted_messages": 2, "accepted_bytes": 8}.items()
+    assert found["delays"]["sum_seconds"] > 0
+
+
+def test_an_ingress_that_stands_still_does_not_hold_up_the_end_of_a_run(ingress, parts, monkeypatch):
+    monkeypatch.setattr(run, "_STATUS_SECONDS", 0.1)
+    running = Running(parts.home, (parts.commits, ingress.client, parts.egress, None, None), None, print)
+    os.kill(ingress.process.pid, signal.SIGSTOP)
+    try:
+        assert running.snapshot()["sources"] == {}
+    finally:
+        os.kill(ingress.process.pid, signal.SIGCONT)

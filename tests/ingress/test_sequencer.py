@@ -180,6 +180,21 @@ def test_an_epoch_ends_for_all_readers_in_front_of_the_same_block_and_goes_on_th
     _run(tmp_path, test)
 
 
+def test_of_all_who_ask_for_the_end_of_the_epoch_of_a_block_the_first_gets_it(tmp_path: Path) -> None:
+    async def test(sequencer: Sequencer) -> None:
+        [reader] = _joined(sequencer, 1)
+        for at in range(3):
+            sequencer.appended(0, at, at + 1, BLOCK_BYTES)
+        assert sequencer.end_epoch(of=0) == 3
+        sequencer.appended(0, 3, 4, BLOCK_BYTES)
+        assert sequencer.end_epoch(of=2) == 3
+        assert reader.end == 3
+        assert sequencer.end_epoch(of=3) == 4
+        assert reader.end == 4
+
+    _run(tmp_path, test)
+
+
 def test_an_epoch_ends_by_itself_some_time_after_its_first_block_and_never_without_one(tmp_path: Path) -> None:
     async def test(sequencer: Sequencer) -> None:
         [reader] = _joined(sequencer, 1)

@@ -1,5 +1,6 @@
 """Stopping while the receiver is away: at once, with exit code 0, and nothing is lost."""
 
+import json
 import signal
 
 import pytest
@@ -37,3 +38,10 @@ def test_without_a_receiver_and_during_the_start(machida, tmp_path):
     finally:
         receiver.clean_up()
     assert sorted(counts) == ["hello => 1", "why => 1", "world => 1"]
+    counted = json.loads((tmp_path / "home" / "logs" / "counts.json").read_text())
+    # All was accepted by the first run.
+    source = counted["sources"]["Split and Count"]
+    assert (source["messages"], source["accepted_messages"], source["backlog_bytes"]) == (3, 0, 0)
+    assert counted["sinks"] == {address: {"messages": 3, "bytes": receiver.size}}
+    # Words are counted by their first letter.
+    assert sum(state["buckets"] for state in counted["states"].values()) == len("hw")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import tempfile
 import threading
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from wallaroo.connectors.base import Notice, StoppedError, never_failing
 from wallaroo.engine.comeback import Comeback
+from wallaroo.engine.counts import Snapshot
 from wallaroo.engine.directory.home import Home, default_home
 from wallaroo.engine.directory.plain_names import refuse_if_not_plain
 from wallaroo.engine.directory.run_folder import temporary_folder
@@ -19,6 +21,7 @@ from wallaroo.engine.options import RunOptions
 from wallaroo.engine.spark.failures import cannot_go_on, failure_of_start, told_plainly
 from wallaroo.engine.spark.preflight import check_before_start
 from wallaroo.engine.starting import Parts, Starting
+from wallaroo.files import write_atomically
 from wallaroo.ingress.client import IngressAwayError
 from wallaroo.program import Program
 from wallaroo.topology.model import Application
@@ -26,6 +29,8 @@ from wallaroo.topology.model import Application
 READY = "Application has successfully initialized."
 _LOOK_SECONDS = 0.01
 _ASK_AGAIN_SECONDS = 2.0
+_STATUS_SECONDS = 1.0
+"""How long the ingress may take to say how its sources are doing: a run that ends does not wait for it."""
 
 
 class Stop:
@@ -64,6 +69,7 @@ class Run:
             )
             parts = starting.open()
             running = Running(self.home, parts, comeback, self._warn)
+            cleanup.callback(running.write_counts)
             running.warm_up()
             stop.ready = True
             self._say(READY)
@@ -137,7 +143,7 @@ class Running:
         while self._comeback.wait(failure, self._egress.counts.blocks, self._deaths.fatal_calls(), learned=learned):
             learned = False
             try:
-                self._egress.counts.restarts += 1
+                self._egress.counts.restarted()
                 self._processing.start_again()
                 # A block without messages shows that all is well again, also where no message comes.
                 self._ingress.tick()
@@ -172,6 +178,19 @@ class Running:
             if self._left or self._egress.failure is not None:
                 break
             time.sleep(_LOOK_SECONDS)
+
+    def snapshot(self) -> Snapshot:
+        """Return all that is counted, by whichever part; what the ingress knows only where it answers soon."""
+        try:
+            sources = self._ingress.status(within=_STATUS_SECONDS)
+        except IngressAwayError:
+            sources = {}
+        return self._egress.counts.snapshot(sources, self._commits.state_sizes(), self._commits.state_bytes())
+
+    def write_counts(self) -> None:
+        """Leave in the directory what has been counted; where the disk does not take it, it is not missed."""
+        with contextlib.suppress(OSError):
+            write_atomically(self._home.counts, json.dumps(self.snapshot(), indent=2) + "\n")
 
     def raise_failure(self) -> None:
         """Raise what has ended the run, or tell what it leaves behind."""

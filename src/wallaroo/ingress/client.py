@@ -8,9 +8,12 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from wallaroo.errors import WallarooError
+
+if TYPE_CHECKING:
+    from wallaroo.ingress.source import SourceStatus
 
 PATIENCE_SECONDS = 30.0
 """How long a client waits for an ingress process that is away: it may be about to be restarted."""
@@ -46,9 +49,9 @@ class IngressClient:
         """Say that nobody needs the blocks before `block` any more, nor the messages before these of each source."""
         self._ask({"op": "committed", "block": block, "offsets": ends})
 
-    def end_epoch(self) -> int | None:
-        """End the epoch; return the block before which it ends, None if none has begun."""
-        block: int | None = self._ask({"op": "end epoch"})["block"]
+    def end_epoch(self, of: int | None = None) -> int | None:
+        """End the epoch, where a block is given the one that it is in; return where it ends, None if none has begun."""
+        block: int | None = self._ask({"op": "end epoch", "of": of})["block"]
         return block
 
     def force(self) -> int:
@@ -65,9 +68,9 @@ class IngressClient:
         ends: dict[str, int] = self._ask({"op": "drain"})["ends"]
         return ends
 
-    def status(self) -> dict[str, dict[str, int]]:
-        """Return how each source is doing: see `wallaroo.ingress.source.SourceStatus`."""
-        status: dict[str, dict[str, int]] = self._ask({"op": "status"})["status"]
+    def status(self, *, within: float | None = None) -> dict[str, SourceStatus]:
+        """Return how each source is doing; `within` so many seconds, where others have no time to wait."""
+        status: dict[str, SourceStatus] = self._ask({"op": "status"}, within)["status"]
         return status
 
     def close(self) -> None:
@@ -81,14 +84,14 @@ class IngressClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, request: dict[str, Any], within: float | None = None) -> dict[str, Any]:
         """Send a request and return its answer. All requests may be repeated, so a lost one is."""
         line = json.dumps({**request, "token": self._token}).encode() + b"\n"
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + (self._patience if within is None else within)
         pause = 0.05
         while True:
             try:
-                return self._ask_once(line)
+                return self._ask_once(line, _ANSWER_SECONDS if within is None else within)
             except (OSError, ValueError) as error:
                 if time.monotonic() + pause > deadline:
                     raise IngressAwayError(
@@ -98,10 +101,10 @@ class IngressClient:
             time.sleep(pause)
             pause = min(2 * pause, 1.0)
 
-    def _ask_once(self, line: bytes) -> dict[str, Any]:
+    def _ask_once(self, line: bytes, seconds: float) -> dict[str, Any]:
         connection = self._connection()
         try:
-            connection.settimeout(_ANSWER_SECONDS)
+            connection.settimeout(seconds)
             connection.sendall(line)
             answer = _read_line(connection)
         except BaseException:

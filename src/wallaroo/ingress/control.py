@@ -78,7 +78,7 @@ class ControlChannel:
             case "status":
                 return {"status": ingress.status()}
             case "end epoch":
-                return {"block": ingress.sequencer.end_epoch()}
+                return {"block": ingress.sequencer.end_epoch(request["of"])}
             case "tick":
                 ingress.sequencer.tick()
             case "delivered":

@@ -165,14 +165,14 @@ class Sequencer:
         self._cut()
         self._pump()
 
-    def end_epoch(self) -> int | None:
+    def end_epoch(self, of: int | None = None) -> int | None:
         """End the epoch in front of the next block; return that block's number, None where nobody takes blocks.
 
-        The next one begins at once.
+        The next one begins at once. Where the epoch `of` a block is to end and has ended already, this one goes on.
         """
         if not self._is_open():
             return None
-        if self._next > self._epoch_start:
+        if self._next > self._epoch_start and (of is None or of >= self._epoch_start):
             for line in self._lines.values():
                 line.send(FRAME.pack(self._next, -1, 0))
             self._epoch_start = self._next

@@ -14,6 +14,9 @@ class Told:
     def committed(self, block, ends):
         self._told.append(("committed", block, dict(ends)))
 
+    def end_epoch_of(self, block):
+        self._told.append(("end epoch of", block))
+
     def force(self):
         self._on_disk += 2
         self._told.append(("on disk", self._on_disk))

@@ -5,7 +5,9 @@ import json
 import pytest
 
 from wallaroo.engine.directory.commit import Commits
+from wallaroo.engine.stages.state import Bucket, StateLog
 from wallaroo.engine.stages.state_store import StateFiles
+from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.errors import DirectoryError
 
 
@@ -99,3 +101,18 @@ def test_what_an_attempt_has_left_is_removed_before_the_next(place):
     commits.remove_unnamed()
     assert len(list(place[1].iterdir())) == 1
     assert commits.state_bytes() == len(b"one")
+
+
+def test_what_each_state_is_made_of_is_known(place):
+    commits = Commits(*place)
+    files = StateFiles(place[1], {})
+    log = StateLog(Serializer(), "run")
+    for name, keys in {("words", 3): "a", ("words", 5): "bc", ("total", 0): "d"}.items():
+        bucket = Bucket(objects=dict.fromkeys(keys, name))
+        log.save(bucket, files.bucket(name), set(keys), set(keys))
+    files.close()
+    assert commits.state_sizes() == {}
+    commits.commit(1, files.changed(), {})
+    sizes = commits.state_sizes()
+    assert {state: size[:2] for state, size in sizes.items()} == {"words": (2, 2), "total": (1, 1)}
+    assert sum(size.bytes for size in sizes.values()) == commits.state_bytes() == files.written

@@ -55,6 +55,7 @@ class Egress:
         self._hand_ins = hand_ins
         self._commits = commits
         self._progress = progress
+        hand_ins.on_enough_changed = progress.end_epoch_of
         self._notice = notice
         self._effectively_once = effectively_once
         self._sources = plan.sources
@@ -156,7 +157,7 @@ class Egress:
                 epoch.letters.clear()  # They are kept once, also where the commit has to be tried again.
             ends = {self._sources[source]: end for source, end in epoch.ends.items()}
             self._commits.commit(epoch.block, epoch.heads, ends)
-        self.counts.committed(self._commits.state_bytes())
+        self.counts.committed()
         self._progress.committed(self._commits.block, self._commits.ends)
         self._hand_ins.release(epoch.block)
 

@@ -17,7 +17,7 @@ from wallaroo.engine.delivery.deaths import Death, Deaths
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.failure import Failure, Kind
 from wallaroo.engine.stages.state_store import BucketName, StoredHead
-from wallaroo.engine.transport.hand_in import DONE, FAILED, OUTPUT, SAVED, read_frame, read_hello
+from wallaroo.engine.transport.hand_in import DONE, ENOUGH, FAILED, OUTPUT, SAVED, read_frame, read_hello
 from wallaroo.engine.transport.letters import Letter
 from wallaroo.engine.transport.worker_notes import Note, take_note
 from wallaroo.peers import MOST_STRANGERS, host_and_port, joined, listen, without_delay
@@ -93,6 +93,8 @@ class HandIns:
         self._outputs: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
         self._saved: defaultdict[int, dict[tuple[int, int], Any]] = defaultdict(dict)
         """By the end of an epoch, what each task has reported of it."""
+        self.on_enough_changed: Callable[[int], None] = lambda _: None
+        """Called with a block in whose epoch much state has changed, by each task that says so; must not wait."""
         self._deaths = deaths or Deaths()
         self._notes = notes
         self._ends: list[TaskEnd] = []
@@ -248,6 +250,8 @@ class HandIns:
                 self._outputs[block][task.partition] = body
             elif kind == SAVED:
                 self._saved[block][task.level, task.partition] = json.loads(body)
+            elif kind == ENOUGH:
+                self.on_enough_changed(block)
             elif kind == FAILED:
                 report = json.loads(body)
                 failure = Failure(Kind(report["kind"]), report["text"])

@@ -11,11 +11,22 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from wallaroo.engine.stages.state import entry_sizes
 from wallaroo.engine.stages.state_store import BucketName, StoredHead
 from wallaroo.errors import DirectoryError
 from wallaroo.files import write_atomically
+
+
+class StateSize(NamedTuple):
+    """What a state is made of."""
+
+    buckets: int
+    """How many have ever had a key."""
+    entries: int
+    bytes: int
+    """Of all entries."""
 
 
 class Commits:
@@ -84,7 +95,7 @@ class Commits:
         self._remove(gone.__contains__)
 
     def state_bytes(self) -> int:
-        """Return how much of the disk the states take."""
+        """Return how much of the disk the states take; also for other threads."""
         if self._states is None:
             return 0
         total = 0
@@ -92,6 +103,16 @@ class Commits:
             with suppress(FileNotFoundError):
                 total += (self._states / name).stat().st_size
         return total
+
+    def state_sizes(self) -> dict[str, StateSize]:
+        """Return what each state is made of; also for other threads than the one that commits."""
+        sizes: dict[str, list[list[int]]] = {}
+        for (state, _), stored in self.heads.items():
+            sizes.setdefault(state, []).append(entry_sizes(stored.head))
+        return {
+            state: StateSize(len(buckets), sum(map(len, buckets)), sum(map(sum, buckets)))
+            for state, buckets in sizes.items()
+        }
 
     def _named(self) -> set[str]:
         return {place.file for head in self.heads.values() for place in head.places.values()}

@@ -9,7 +9,7 @@ ledger            which blocks each sink has been sent
 layout.json       how the state is cut up
 dead-letters.jsonl   messages that user code could not handle
 replays.jsonl     dead letters that are to be replayed, and which have been
-logs/             Spark's own log
+logs/             Spark's own log, and what the last run has counted
 before-.../       all of this as it was before a start with --reset
 """
 
@@ -59,6 +59,8 @@ class Home:
         self.spark_log = self.path / "logs" / "spark.log"
         self.spark_chatter = self.spark_log.with_name("spark.out")
         """What Spark's processes write past their logger."""
+        self.counts = self.spark_log.with_name("counts.json")
+        """What the last run has counted."""
         self.lock: int | None = None
         """The file descriptor that keeps others out, as long as this process or one it was passed to has it open."""
 

@@ -102,6 +102,15 @@ class _Head:
         return self.tokens[-1 - back] if 0 <= back < len(self.tokens) else None
 
 
+def entry_sizes(head: bytes) -> list[int]:
+    """Return the size of each entry that a head names.
+
+    >>> entry_sizes(_Head(2, [b""], [(1, 70), (2, 5)]).dump())
+    [70, 5]
+    """
+    return [size for _, size in _Head.load(head).entries]
+
+
 class PackedVersion(NamedTuple):
     """What a new version changes in a bucket, with its states as bytes: only the disk can still fail."""
 

@@ -85,7 +85,8 @@ class StateFiles:
         self._readers: dict[str, int] = {}
         self._new = f"{uuid.uuid4().hex}.entries"
         self._writer = -1
-        self._size = 0
+        self.written = 0
+        """How many bytes of entries have been written since the epoch began."""
 
     def bucket(self, name: BucketName) -> FileBucket:
         """Return the durable side of a bucket."""
@@ -118,12 +119,12 @@ class StateFiles:
         if self._writer < 0:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             self._writer = os.open(self._folder / self._new, flags, _FILE_MODE)
-        place = Place(self._new, self._size)
+        place = Place(self._new, self.written)
         done = 0
         while done < len(data):
             # With its offset: a write of which only a part was done must not move what comes after it.
             done += os.pwrite(self._writer, memoryview(data)[done:], place.offset + done)
-        self._size += len(data)
+        self.written += len(data)
         return place
 
     def sync(self) -> None:
@@ -141,7 +142,7 @@ class StateFiles:
         self.close()
         self._changed.clear()
         self._new = f"{uuid.uuid4().hex}.entries"
-        self._size = 0
+        self.written = 0
 
     def close(self) -> None:
         """Close all files."""

@@ -37,6 +37,8 @@ CONTENT, NOTHING = 0, -1
 _TOGETHER_BYTES = 64 << 10
 _TOGETHER_SECONDS = 0.005
 """How much blocks may have, and how long they may take, that share a row: the first of them waits for the last."""
+_MUCH_STATE_BYTES = 64 << 20
+"""How much state a task writes in the middle of an epoch before it asks for its end: a failure would undo it all."""
 
 Batches = Iterator[pa.RecordBatch]
 Shares = list[list[Chunk]]
@@ -170,6 +172,8 @@ class LaterTask:
         self._housekeeping = _Housekeeping()
         # Of a block, one task of the first stage has a share for this one; of later stages, all have.
         self._order = InOrder(driver.welcome.start, 1 if level == 0 else settings.partitions)
+        self._has_asked = False
+        """Whether it has asked for the end of this epoch."""
 
     def begin(self) -> Batches:
         """Yield what comes before all other rows."""
@@ -188,6 +192,9 @@ class LaterTask:
     def _compute(self, blocks: Iterator[tuple[int, list[memoryview] | None]]) -> Iterator[Shares]:
         for block, shares in blocks:
             computed = self._task.run(block, partial(self._stage.run, map(unpack_share, shares or ())))
+            if self._files.written > _MUCH_STATE_BYTES and not self._has_asked:
+                self._has_asked = True
+                self._driver.enough_changed(block)
             if self._is_last:
                 self._driver.output(block, pack_share(computed[self._partition]))
             else:
@@ -199,6 +206,7 @@ class LaterTask:
         letters = self._stage.end()
         self._driver.saved(block, self._stage.ends, self._files.changed(), letters)
         self._files.begin_epoch()
+        self._has_asked = False
         self._housekeeping.tidy_up()
 
 

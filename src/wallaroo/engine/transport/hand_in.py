@@ -1,4 +1,4 @@
-"""How a task talks to the driver: what a block has put out, what has been saved, what went wrong.
+"""How a task talks to the driver: what a block has put out, what has been saved or has changed, what went wrong.
 
 One connection for each task of a stage, for the time of an epoch. Frames have a kind, a block number and a length. The
 driver answers a hello with where to begin and the heads of the task's buckets, and a `saved` when all is committed.
@@ -22,7 +22,7 @@ from wallaroo.engine.transport.worker_notes import NO_CARE, Care
 from wallaroo.peers import HELLO_SECONDS, dial, receive_exactly
 
 FRAME = Struct("<BqI")
-HELLO, OUTPUT, SAVED, FAILED, DONE = range(5)
+HELLO, OUTPUT, SAVED, FAILED, DONE, ENOUGH = range(6)
 LONGEST_HELLO = 4096
 
 
@@ -67,6 +67,10 @@ class HandIn:
         changed = [[*name, head.as_json()] for name, head in heads.items()]
         report = {"ends": list(ends.items()), "heads": changed, "letters": letters}
         self._send(SAVED, block, json.dumps(report).encode())
+
+    def enough_changed(self, block: int) -> None:
+        """Say that so much state has changed that the epoch of `block` is to end."""
+        self._send(ENOUGH, block, b"")
 
     def failed(self, error: BaseException) -> None:
         """Say why this task cannot go on."""
