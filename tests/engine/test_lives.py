@@ -23,8 +23,9 @@ from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.stages import tasks as tasks_module
 from wallaroo.engine.stages import worker as worker_module
+from wallaroo.engine.stages.rows import end_before
 from wallaroo.engine.stages.state_store import StateFiles
-from wallaroo.engine.stages.tasks import FirstTask, LaterTask, TaskSettings, end_before
+from wallaroo.engine.stages.tasks import FirstTask, LaterTask, TaskSettings
 from wallaroo.engine.stages.worker import Worker
 from wallaroo.engine.transport.hand_in import ENOUGH, SAVED, HandIn, Welcome
 from wallaroo.ingress import sequence as sequence_module

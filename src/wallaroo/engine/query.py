@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wallaroo.engine.stages.tasks import COLUMNS, TaskSettings, first_stage, later_stage
+from wallaroo.engine.stages.rows import COLUMNS
+from wallaroo.engine.stages.tasks import TaskSettings, first_stage, later_stage
 
 if TYPE_CHECKING:
     from pathlib import Path
