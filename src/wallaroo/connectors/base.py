@@ -3,7 +3,8 @@
 A connector has a package beside this module, with everything that only it knows. `SourceKind` and `SinkKind` answer
 questions about its configs, the classes that users write. They are asked in every process, also where nothing of the
 connector ever runs, so their modules import little. What runs is made by them: an `Intake`, in the ingress, gets
-messages into the log of a source; a `SinkConnection`, in the driver, delivers outputs.
+messages into the log of a source; a `SourceReader`, in the workers, reads those of a block; a `SinkConnection`, in the
+driver, delivers outputs.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 Notice = Callable[[str], None]
 """Tells a person, in one line, what is going on."""
+
+Piece = tuple[int, list[bytes]]
+"""The position of a message, and the payloads from it on."""
 
 
 class StoppedError(Exception):
@@ -101,6 +105,17 @@ class Intake(Protocol):
         """End at once; drained or not, started or not."""
 
 
+class SourceReader(Protocol):
+    """The half of a source that runs in workers, and reads the messages of blocks."""
+
+    def read(self, first: int, end: int) -> Iterator[Piece]:
+        """Yield the messages from `first` to `end`, without `end`, piece by piece; positions may be missing.
+
+        A range gives the same pieces whenever it is read, in any worker, until it is committed. It may be read again
+        while it is being read, and what is begun need not be read to its end.
+        """
+
+
 class SourceKind(ABC):
     """What is asked about sources whose configs are of one class."""
 
@@ -110,6 +125,8 @@ class SourceKind(ABC):
     """The class of its configs. They have a `decoder`, which makes messages of what its intake adds to the log."""
     nature: ClassVar[str]
     """What has to be the same wherever the application is built, in words that fit behind "a source that"."""
+    brings_letters: ClassVar[bool] = False
+    """Whether it has dead letters, not payloads for a decoder: each says itself where it goes in, and came from."""
 
     @abstractmethod
     def mistakes(self, config: Any) -> Iterator[str]:
@@ -127,17 +144,21 @@ class SourceKind(ABC):
         """Look, before anything is started, at what can be known not to work; raise an error that names `pipeline`."""
 
     def place(self, config: Any) -> dict[str, Any]:  # noqa: ARG002
-        """Return what the ingress process is told besides the config, which it has from the application it builds.
+        """Return what the other processes are told besides the config, which they have from the application they build.
 
-        It is made of what JSON has. The application is built in two processes, and they need not agree on addresses:
-        these are taken from here. A source that listens has a `port` in here; it is the one that it got, when it is
-        started again.
+        It is made of what JSON has. The application is built in each of them, and they need not agree on addresses:
+        these are taken from here. A source that listens has a `port` in here; for the ingress, it is the one that it
+        got, when it is started again.
         """
         return {}
 
     @abstractmethod
     def intake(self, config: Any, place: Mapping[str, Any], log: SourceLog, context: IntakeContext) -> Intake:
         """Return what gets the messages into the log: from those who connect, by making them, from a queue."""
+
+    def reader(self, config: Any, place: Mapping[str, Any], log: SourceReader) -> SourceReader:  # noqa: ARG002
+        """Return what reads the messages in a worker; `log` does so from the log, wherever that is."""
+        return log
 
 
 class SinkConnection(Protocol):

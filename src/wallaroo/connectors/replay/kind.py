@@ -27,6 +27,7 @@ class ReplayKind(SourceKind):
     name = "replay"
     config_class = ReplaySourceConfig
     nature = "takes letters from a queue"
+    brings_letters = True
 
     def mistakes(self, config: ReplaySourceConfig) -> Iterator[str]:  # noqa: ARG002
         """Yield nothing: it is ours."""

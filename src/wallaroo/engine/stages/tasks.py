@@ -20,6 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from wallaroo.engine.stages.careful import CarefulTask, note_in
+from wallaroo.engine.stages.messages import SourceMessages
 from wallaroo.engine.stages.printing import catch_streams
 from wallaroo.engine.stages.state_store import StateFiles
 from wallaroo.engine.stages.worker import Worker
@@ -74,7 +75,8 @@ def worker_for(ref: PlanRef, messages: str, token: str) -> Worker:
     catch_streams()
     # Messages come and go by the ten thousand; Python's own setting looks for garbage after every 700.
     gc.set_threshold(50_000, 20, 20)
-    return Worker(ref.load(), FetchedMessages(messages, token) if messages else None)
+    plan = ref.load()
+    return Worker(plan, SourceMessages(plan, FetchedMessages(messages, token).log_of) if messages else None)
 
 
 def first_stage(settings: TaskSettings) -> Callable[[Batches], Batches]:
