@@ -1,4 +1,4 @@
-"""A source: its log, what adds messages to it, and when to hold that back."""
+"""A source with a log: appends what its intake receives, and lets it wait where the log cannot take it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ import asyncio
 import errno
 import os
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
-from wallaroo.connectors.kinds import source_kind_called
 from wallaroo.files import room_in
 from wallaroo.ingress.log import LogWriter
 from wallaroo.ingress.log_reader import LogReader
+from wallaroo.ingress.source import Source, SourceStatus
 from wallaroo.ingress.telling import Spell
-from wallaroo.sizes import readable_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from wallaroo.connectors.base import IntakeContext
+    from wallaroo.connectors.base import IntakeContext, LoggedKind
     from wallaroo.ingress.config import SourceEndpoint
 
 SYNC_SECONDS = 1.0
@@ -28,54 +26,38 @@ SYNC_SECONDS = 1.0
 ROOM_LEFT = 32 << 20
 """How many bytes of its disk a log leaves to the rest of the application."""
 
-MESSAGE_BYTES = 16
-"""What a message counts for beside its payload, where it is bounded how much is under way."""
-
 RETRY_SECONDS = 1.0
 """How often a log that could not be written is tried again."""
 
 
-class SourceStatus(TypedDict):
-    """How a source is doing. The totals count from the start of the ingress process."""
-
-    connections: int
-    start: int
-    end: int
-    backlog_bytes: int
-    log_bytes: int
-    total_messages: int
-    total_bytes: int
-
-
-class Source:
+class LoggedSource(Source):
     """Appends what its intake receives to a log, and holds that back when it cannot keep up.
 
     There are two reasons to hold back: the log has reached its limit, or the disk does not take more. In the
     second case what was already read waits in memory: nothing that left the sender's socket is lost.
     """
 
+    _told_full = (
+        "The log of {name!r} has reached its limit of {limit} (--max-log): its senders have to wait until the "
+        "application has processed some of it."
+    )
+    _told_room = "The log of {name!r} has room again: its senders need not wait any more."
+
     def __init__(
         self,
+        kind: LoggedKind,
         endpoint: SourceEndpoint,
         context: IntakeContext,
-        on_append: Callable[[str, int, int, int], None],
+        on_added: Callable[[str, int, int, int], None],
         segment_bytes: int,
     ) -> None:
-        self.name = endpoint.name
-        self._limits = context.limits
-        self._on_append = on_append
-        self._notice = context.notice
-        self._fullness = Spell(context.notice)
+        super().__init__(endpoint, context, on_added)
         self._unforced = Spell(context.notice)
-        self._full = False
         self._unwritten: list[list[bytes]] = []
         self._room = 0
         self._retry: asyncio.TimerHandle | None = None
         self._delivered = 0
-        self._total_messages = 0
-        self._total_bytes = 0
-        self.directory = Path(endpoint.log_directory)
-        self.intake = source_kind_called(endpoint.kind).intake(endpoint.config, endpoint.place, self, context)
+        self.intake = kind.intake(endpoint.config, endpoint.place, self, context)
         self._log = LogWriter(self.directory, segment_bytes=min(segment_bytes, self._limits.segment_bytes))
         for text in self._log.dropped:
             self._notice(text)
@@ -122,15 +104,7 @@ class Source:
 
     def status(self) -> SourceStatus:
         """Return how the source is doing."""
-        return SourceStatus(
-            connections=self.intake.connections,
-            start=self._log.start,
-            end=self._log.end,
-            backlog_bytes=self.backlog_bytes,
-            log_bytes=self._log.disk_bytes,
-            total_messages=self._total_messages,
-            total_bytes=self._total_bytes,
-        )
+        return {**super().status(), "start": self._log.start, "log_bytes": self._log.disk_bytes}
 
     def received(self, payloads: list[bytes]) -> None:
         """Append messages to the log."""
@@ -199,10 +173,9 @@ class Source:
 
     def close(self) -> None:
         """Take nothing more, write what still waits, if that is possible, and close the log."""
-        self.intake.close()
+        super().close()
         if self._retry is not None:
             self._retry.cancel()
-        self._fullness.close()
         self._unforced.close()
         self._room = sys.maxsize
         try:
@@ -221,10 +194,7 @@ class Source:
         end = self._log.append(payloads)
         size = sum(map(len, payloads))
         self._room -= size
-        self._total_messages += len(payloads)
-        self._total_bytes += size
-        # Each message takes room on its way, however short it is.
-        self._on_append(self.name, first, end, size + MESSAGE_BYTES * len(payloads))
+        self._added(first, end, size)
 
     def _leave_room(self) -> None:
         """Refuse to fill the disk up. The log gets shorter only as long as the rest of the application can write."""
@@ -234,23 +204,12 @@ class Source:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _check_room(self) -> None:
-        """Hold the senders back if the log has reached its limit, let them go on when it is well below.
+        """Hold the senders back if the log has reached its limit.
 
         What counts is what is on the disk. Segments are deleted as a whole, so a log may stay above the limit with all
         of its messages processed; the next segment then lets it be deleted.
         """
-        limit = self._limits.max_log
-        if not self._full and self._log.disk_bytes > limit and self._log.committed < self._log.end:
-            self._full = True
-            self.intake.hold()
-            self._fullness.begin(
-                f"The log of {self.name!r} has reached its limit of {readable_size(limit)} (--max-log): its senders "
-                f"have to wait until the application has processed some of it."
-            )
-        elif self._full and (self._log.disk_bytes <= limit * 3 // 4 or self._log.committed >= self._log.end):
-            self._full = False
-            self._fullness.end(f"The log of {self.name!r} has room again: its senders need not wait any more.")
-            self._go_on()
+        self._hold_at_limit(self._log.disk_bytes)
 
     def _write_waiting(self) -> None:
         while self._unwritten:
@@ -269,7 +228,3 @@ class Source:
         self._check_room()
         self._notice(f"The log of {self.name!r} can be written again.")
         self._go_on()
-
-    def _go_on(self) -> None:
-        if not self.held_back:
-            self.intake.release()

@@ -1,0 +1,140 @@
+"""A source in the ingress: what adds messages to it, how it is doing, and when to hold it back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, TypedDict
+
+from wallaroo.ingress.telling import Spell
+from wallaroo.sizes import readable_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from wallaroo.connectors.base import Intake, IntakeContext
+    from wallaroo.ingress.config import SourceEndpoint
+
+MESSAGE_BYTES = 16
+"""What a message counts for beside its payload, where it is bounded how much is under way."""
+
+
+class SourceStatus(TypedDict):
+    """How a source is doing. The totals count from the start of the ingress process."""
+
+    connections: int
+    start: int
+    end: int
+    backlog_bytes: int
+    log_bytes: int
+    total_messages: int
+    total_bytes: int
+
+
+class Source(ABC):
+    """What sources have in common, wherever their messages are: a `SourceSide` for the intake.
+
+    `on_added` is told of all that is added: the source's name, the first position and that after the last, the size.
+    """
+
+    intake: Intake
+    _told_full: ClassVar[str]
+    """What is told when the limit is reached; it has a `name` and a `limit`."""
+    _told_room: ClassVar[str]
+
+    def __init__(
+        self, endpoint: SourceEndpoint, context: IntakeContext, on_added: Callable[[str, int, int, int], None]
+    ) -> None:
+        self.name = endpoint.name
+        self.directory = Path(endpoint.log_directory)
+        self._limits = context.limits
+        self._notice = context.notice
+        self._on_added = on_added
+        self._fullness = Spell(context.notice)
+        self._full = False
+        self._total_messages = 0
+        self._total_bytes = 0
+
+    @property
+    @abstractmethod
+    def start(self) -> int:
+        """Return the position of the first message that is not processed."""
+
+    @property
+    @abstractmethod
+    def end(self) -> int:
+        """Return the position after the last message that was added."""
+
+    @property
+    @abstractmethod
+    def backlog_bytes(self) -> int:
+        """Return how much is added and not processed yet."""
+
+    @property
+    def held_back(self) -> bool:
+        """Return whether nothing more is to be added for now."""
+        return self._full
+
+    @abstractmethod
+    def advance(self, index: int) -> None:
+        """Make sure that no message gets a position below `index` any more."""
+
+    def pieces_from(self, index: int, size: int) -> Iterator[tuple[int, int, int]]:  # noqa: ARG002
+        """Yield ranges of about `size` bytes, each with what it has, of the messages that are here from `index` on."""
+        return iter(())
+
+    @abstractmethod
+    def delivered(self, index: int) -> None:
+        """Take note that what came out of the messages before `index` has been delivered."""
+
+    @abstractmethod
+    def commit(self, index: int) -> None:
+        """Take note that the messages before `index` are processed."""
+
+    def status(self) -> SourceStatus:
+        """Return how the source is doing."""
+        return SourceStatus(
+            connections=self.intake.connections,
+            start=self.start,
+            end=self.end,
+            backlog_bytes=self.backlog_bytes,
+            log_bytes=0,
+            total_messages=self._total_messages,
+            total_bytes=self._total_bytes,
+        )
+
+    def sync(self) -> None:  # noqa: B027 - there may be nothing.
+        """Force what is here to the disk; nothing more will come."""
+
+    async def force(self) -> None:  # noqa: B027
+        """Force what is here to the disk, in a thread: senders do not wait for that."""
+
+    async def keep_on_disk(self) -> None:  # noqa: B027
+        """Force what is here to the disk every moment."""
+
+    def close(self) -> None:
+        """Take nothing more."""
+        self.intake.close()
+        self._fullness.close()
+
+    def _added(self, first: int, end: int, size: int) -> None:
+        self._total_messages += end - first
+        self._total_bytes += size
+        # Each message takes room on its way, however short it is.
+        self._on_added(self.name, first, end, size + MESSAGE_BYTES * (end - first))
+
+    def _hold_at_limit(self, taken: int) -> None:
+        """Hold the intake back if `taken` is beyond the limit, let it go on when it is well below, or all is done."""
+        limit = self._limits.max_log
+        if not self._full and taken > limit and self.start < self.end:
+            self._full = True
+            self.intake.hold()
+            self._fullness.begin(self._told_full.format(name=self.name, limit=readable_size(limit)))
+        elif self._full and (taken <= limit * 3 // 4 or self.start >= self.end):
+            self._full = False
+            self._fullness.end(self._told_room.format(name=self.name))
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if not self.held_back:
+            self.intake.release()
