@@ -1,4 +1,4 @@
-"""A further kind of source and of sink, made as a new connector would be, in the real ingress and the real egress."""
+"""Further kinds of sources and sinks, made as new connectors would be, in the real ingress, worker and egress."""
 
 import asyncio
 import threading
@@ -10,24 +10,31 @@ import pytest
 
 import wallaroo
 from wallaroo.connectors import kinds
-from wallaroo.connectors.base import SinkKind, SourceKind
+from wallaroo.connectors.base import LoggedKind, RangedKind, SinkKind
 from wallaroo.connectors.intake import IntakeTask
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.hand_ins import HandIns
 from wallaroo.engine.delivery.ledger import Ledger
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.plan import Plan, new_layout
+from wallaroo.engine.plan import Input, Plan, new_layout
 from wallaroo.engine.spark.preflight import check_connectors
+from wallaroo.engine.stages.worker import Worker
 from wallaroo.engine.transport.shares import Chunk
 from wallaroo.errors import WallarooParameterError
 from wallaroo.ingress.config import IngressConfig, endpoint_of
+from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import LogReader
+from wallaroo.ingress.sequence import SequenceWriter, unpack_block
+from wallaroo.ingress.sequencer import FRAME, Line
 from wallaroo.ingress.server import IngressServer
 from wallaroo.topology.drawing import draw
 
 from ..engine.delivery.told import Told  # noqa: TID252 - tests are not installed
 from ..ingress.conftest import until  # noqa: TID252
+
+AT_ONCE = 10
+WAVE_BYTES = 84
 
 
 @wallaroo.decoder
@@ -63,7 +70,7 @@ class TideIntake(IntakeTask):
             await asyncio.sleep(0.001)
 
 
-class TideKind(SourceKind):
+class TideKind(LoggedKind):
     name = "tides"
     config_class = Tides
     nature = "takes the tides"
@@ -81,6 +88,64 @@ class TideKind(SourceKind):
 
     def intake(self, config, place, log, context):
         return TideIntake(config, log)
+
+
+class Waves:
+    """A config: waves have numbers, and can be looked up by them at any time; `reached` is after the last one."""
+
+    decoder = decode
+
+    def __init__(self, reached=0):
+        self.reached = reached
+        self.forgotten = 0
+
+
+class WaveIntake(IntakeTask):
+    def __init__(self, config, ranges):
+        super().__init__()
+        self._config = config
+        self._ranges = ranges
+
+    async def run(self):
+        while True:
+            end = min(self._ranges.end + AT_ONCE, self._config.reached)
+            # Every hundredth number is not given to any wave.
+            first = self._ranges.end + (self._ranges.end % 100 == 0)
+            if first < end and not self._ranges.held_back:
+                self._ranges.announced(first, end, WAVE_BYTES * (end - first))
+            self._config.forgotten = self._ranges.committed
+            await asyncio.sleep(0)
+
+
+class WaveReader:
+    def __init__(self, beach):
+        self._beach = beach
+
+    def read(self, first, end):
+        for number in range(first, end, 3):
+            yield number, [f"{self._beach} {each};".encode() for each in range(number, min(number + 3, end))]
+
+
+class WaveKind(RangedKind):
+    name = "waves"
+    config_class = Waves
+    nature = "counts the waves"
+
+    def mistakes(self, config):
+        return iter(())
+
+    def shown(self, config):
+        return ("waves",)
+
+    def place(self, config):
+        return {"beach": "sylt"}
+
+    def intake(self, config, place, ranges, context):
+        assert place == self.place(config)
+        return WaveIntake(config, ranges)
+
+    def reader(self, config, place, log):
+        return WaveReader(place["beach"])
 
 
 class Shelf:
@@ -124,7 +189,7 @@ class ShelfKind(SinkKind):
 
 @pytest.fixture(autouse=True)
 def further_kinds(monkeypatch):
-    monkeypatch.setattr(kinds, "SOURCES", [*kinds.SOURCES, TideKind()])
+    monkeypatch.setattr(kinds, "SOURCES", [*kinds.SOURCES, TideKind(), WaveKind()])
     monkeypatch.setattr(kinds, "SINKS", [*kinds.SINKS, ShelfKind()])
 
 
@@ -164,6 +229,154 @@ def test_an_intake_fills_the_log_and_goes_on_where_it_was(tmp_path):
         asyncio.run(asyncio.wait_for(serve(end), 60))
     found = [payload for _, payloads in LogReader(tmp_path / "log").read(0, 3) for payload in payloads]
     assert found == [b"high", b"low", b"late"]
+
+
+class Shore:
+    """An ingress that has waves, and a worker: takes blocks from one to the other, and keeps what comes out."""
+
+    def __init__(self, folder, source, max_log=1 << 30):
+        self.built = application(source, Shelf())
+        endpoint = endpoint_of("north sea", source, str(folder / "log"))
+        self.config = IngressConfig(
+            [endpoint],
+            str(folder / "control"),
+            "token",
+            str(folder / "sequence"),
+            limits=Limits(max_log=max_log),
+        )
+        told = Input(kind=endpoint.kind, place=endpoint.place, log="")
+        plan = Plan(self.built, new_layout(self.built.pipelines, 4), inputs={"north sea": told}, sources=["north sea"])
+        self.worker = Worker(plan)
+        self.outputs = {}
+        self.notices = []
+
+    def run(self, test, start=0, readers=1):
+        """Run a test in a life of the ingress, which is not stopped in good order."""
+
+        async def live():
+            server = IngressServer(self.config, self.notices.append)
+            try:
+                await server.start()
+                if readers:
+                    server.sequencer.join("a life", 0, readers, start, Line(self._take, lambda: None))
+                await test(server)
+            finally:
+                server.close()
+
+        self.outputs.clear()
+        asyncio.run(asyncio.wait_for(live(), 60))
+        return dict(self.outputs)
+
+    async def reach(self, server, last):
+        """Wait until a wave has come out, and tell meanwhile what has been delivered."""
+        while waves_in(self.outputs)[-1:] != [last]:
+            server.sequencer.delivered(max(self.outputs, default=-1) + 1)
+            await asyncio.sleep(0.001)
+
+    def _take(self, frame):
+        number, length, _ = FRAME.unpack_from(frame)
+        if length >= 0:
+            (share,) = self.worker.run_first(unpack_block(frame[FRAME.size :]), 1)
+            assert number not in self.outputs
+            self.outputs[number] = b"".join(bytes(chunk.body) for chunk in share if chunk.route == 0)
+
+
+def waves_in(outputs):
+    """Return the numbers of the waves, in the order of the blocks."""
+    return [int(wave.split()[1]) for number in sorted(outputs) for wave in outputs[number].decode().split(";") if wave]
+
+
+def waves_below(end, first=0):
+    return [number for number in range(first, end) if number % 100]
+
+
+def test_messages_that_stay_elsewhere_are_read_there_by_the_worker(tmp_path):
+    source = Waves(reached=250)
+    shore = Shore(tmp_path, source)
+
+    async def all_waves(server):
+        await shore.reach(server, source.reached - 1)
+
+    first = shore.run(all_waves)
+    assert waves_in(first) == waves_below(250)
+    source.reached = 333
+    # From the beginning, as after a crash without a commit: the same blocks have the same messages.
+    second = shore.run(all_waves)
+    assert waves_in(second) == waves_below(333)
+    assert {number: second[number] for number in first} == first
+    # And from a commit, with none of what came before.
+    source.reached = 350
+    third = shore.run(all_waves, start=max(second) + 1)
+    assert waves_in(third) == waves_below(350, first=333)
+    assert not LogReader(tmp_path / "log").end()
+
+
+def test_what_was_announced_and_is_in_no_block_is_announced_again(tmp_path):
+    source = Waves(reached=50)
+    shore = Shore(tmp_path, source)
+
+    async def all_is_announced(server):
+        await until(lambda: server.ends() == {"north sea": 50})
+
+    async def all_waves(server):
+        await shore.reach(server, 49)
+
+    assert shore.run(all_is_announced, readers=0) == {}
+    assert not SequenceWriter(tmp_path / "sequence", []).end
+    assert waves_in(shore.run(all_waves)) == waves_below(50)
+
+
+def test_no_more_is_announced_than_may_be_unprocessed(tmp_path):
+    source = Waves(reached=100)
+    shore = Shore(tmp_path, source, max_log=3500)
+
+    async def it_is_held_back(server):
+        north_sea = server.sources["north sea"]
+        await until(lambda: north_sea.held_back)
+        await asyncio.sleep(0.01)
+        # Each wave counts for 16 bytes more than it has, and ten at a time are announced.
+        assert (north_sea.end, north_sea.start) == (40, 0)
+        status = server.status()["north sea"]
+        assert (status["total_messages"], status["total_bytes"]) == (39, 39 * WAVE_BYTES)
+        assert status["backlog_bytes"] == 39 * (WAVE_BYTES + 16)
+        await shore.reach(server, 39)
+        server.sequencer.delivered(max(shore.outputs) + 1)
+        assert north_sea.backlog_bytes == 0
+        assert north_sea.held_back
+
+    async def it_goes_on(server):
+        north_sea = server.sources["north sea"]
+        assert north_sea.held_back
+        north_sea.commit(5)
+        assert north_sea.held_back
+        north_sea.commit(40)
+        await until(lambda: north_sea.end == 80 and north_sea.held_back)
+        await until(lambda: source.forgotten == 40)
+        await shore.reach(server, 79)
+
+    async def it_is_done(server):
+        north_sea = server.sources["north sea"]
+        assert (north_sea.start, north_sea.held_back) == (40, True)
+        north_sea.commit(80)
+        await shore.reach(server, 99)
+        assert not north_sea.held_back
+
+    shore.run(it_is_held_back)
+    assert "'north sea' has announced" in shore.notices[0]
+    shore.run(it_goes_on)
+    assert waves_in(shore.run(it_is_done)) == waves_below(100)
+
+
+@pytest.mark.parametrize("announced", [(9, 20, 1), (10, 10, 1), (12, 11, 1), (10, 20, -1), (10, 20, 1 << 32)])
+def test_ranges_that_cannot_be_are_refused(tmp_path, announced):
+    async def announce(server):
+        await until(lambda: server.ends() == {"north sea": 10})
+        with pytest.raises(ValueError, match=r"cannot come next|not a part of a block"):
+            server.sources["north sea"].announced(*announced)
+        assert server.ends() == {"north sea": 10}
+
+    shore = Shore(tmp_path, Waves(reached=10))
+    shore.run(announce)
 
 
 def test_a_sink_gets_the_messages_of_every_block_once(tmp_path):

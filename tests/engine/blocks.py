@@ -8,6 +8,7 @@ from pathlib import Path
 import cloudpickle
 
 from wallaroo.engine.directory.commit import Commits
+from wallaroo.engine.plan import Input
 from wallaroo.engine.stages.state_store import StateFiles
 from wallaroo.engine.stages.worker import Worker
 from wallaroo.engine.transport.letters import load_records
@@ -17,13 +18,19 @@ from wallaroo.ingress.sequence import Range, SequenceWriter
 from wallaroo.topology.model import REPLAYS
 
 
+def inputs_in(folder, names):
+    """Return what a plan says of sources that have their logs in `folder`."""
+    kinds = {name: "replay" if name == REPLAYS else "tcp" for name in names}
+    return {name: Input(kind=kind, place={}, log=str(folder / name)) for name, kind in kinds.items()}
+
+
 class Blocks:
     """What Spark does with a plan: takes shares from stage to stage, in `partitions` tasks, on any of the workers."""
 
     def __init__(self, plan, folder, workers=1, partitions=2, seed=0):
         self.folder = Path(folder)
         names = [*(pipeline.name for pipeline in plan.application.pipelines), REPLAYS]
-        plan.logs = {source: str(self.folder / source) for source in names}
+        plan.inputs = inputs_in(self.folder, names)
         self.sequence = SequenceWriter(self.folder / "sequence", names)
         plan.sources = self.sequence.names
         self.plan = plan

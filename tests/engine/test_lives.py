@@ -15,6 +15,7 @@ from itertools import count
 
 import pyarrow as pa
 import pytest
+from tests.engine.blocks import inputs_in
 
 from wallaroo.engine.delivery import egress as egress_module
 from wallaroo.engine.delivery.egress import Egress
@@ -186,7 +187,7 @@ class Run:
         self.log, self.to_come, self.sent = log, to_come, sent
         self.levels = len(plan.layout.levels)
         self.sequence = SequenceWriter(folder / "sequence", ["p", REPLAYS])
-        plan.sources, plan.logs = self.sequence.names, {"p": str(folder / "p")}
+        plan.sources, plan.inputs = self.sequence.names, inputs_in(folder, self.sequence.names)
         epoch_bytes = epoch_bytes or chance.choice([300, 1 << 30])
         self.sequencer = Sequencer(self.sequence, epoch_seconds=600, epoch_bytes=epoch_bytes, on_cut_failed=_unexpected)
         self.told, self.notices, self.handed_in = deque(), [], []

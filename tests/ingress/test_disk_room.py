@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from wallaroo.ingress import logged as logged_module
 from wallaroo.ingress import sequence, telling
-from wallaroo.ingress import source as source_module
 from wallaroo.ingress.config import IngressConfig
 from wallaroo.ingress.log import LogReader, LogWriter
 from wallaroo.ingress.log_format import segment_paths, segment_starts
@@ -54,14 +54,14 @@ async def until(condition):
 
 
 def test_a_log_leaves_room_to_the_rest_of_the_application(config, monkeypatch):
-    monkeypatch.setattr(source_module, "RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(source_module, "ROOM_LEFT", 1 << 60)
+    monkeypatch.setattr(logged_module, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(logged_module, "ROOM_LEFT", 1 << 60)
 
     async def scenario(source):
         source.received([b"one"])
         assert source.held_back
         assert in_log(config) == []
-        monkeypatch.setattr(source_module, "ROOM_LEFT", 0)
+        monkeypatch.setattr(logged_module, "ROOM_LEFT", 0)
         await until(lambda: not source.held_back)
         source.received([b"two"])
 
@@ -72,7 +72,7 @@ def test_a_log_leaves_room_to_the_rest_of_the_application(config, monkeypatch):
 
 
 def test_at_the_end_what_was_received_is_written_all_the_same(config, monkeypatch):
-    monkeypatch.setattr(source_module, "ROOM_LEFT", 1 << 60)
+    monkeypatch.setattr(logged_module, "ROOM_LEFT", 1 << 60)
 
     async def scenario(source):
         source.received([b"one"])
@@ -98,7 +98,7 @@ def test_a_segment_of_processed_messages_gives_its_room_back(tmp_path):
 
 
 def test_what_was_appended_is_forced_to_the_disk_in_a_moment(config, monkeypatch):
-    monkeypatch.setattr(source_module, "SYNC_SECONDS", 0.01)
+    monkeypatch.setattr(logged_module, "SYNC_SECONDS", 0.01)
     forced = []
     fsync = os.fsync
 
@@ -210,7 +210,7 @@ def test_too_few_files_to_force_a_log_to_the_disk_leave_none_open(tmp_path, monk
 
 
 def test_a_log_that_cannot_be_forced_to_the_disk_is_told_whenever_it_begins(config, monkeypatch):
-    monkeypatch.setattr(source_module, "SYNC_SECONDS", 0.01)
+    monkeypatch.setattr(logged_module, "SYNC_SECONDS", 0.01)
     monkeypatch.setattr(telling, "QUIET_SECONDS", 0.01)
     fsync = os.fsync
     tried = []

@@ -3,7 +3,11 @@
 A connector has a package beside this module, with everything that only it knows. `SourceKind` and `SinkKind` answer
 questions about its configs, the classes that users write. They are asked in every process, also where nothing of the
 connector ever runs, so their modules import little. What runs is made by them: an `Intake`, in the ingress, gets
-messages into the log of a source; a `SinkConnection`, in the driver, delivers outputs.
+messages into the order of the application; a `SourceReader`, in the workers, reads those of a block; a
+`SinkConnection`, in the driver, delivers outputs.
+
+Most sources have their messages in a log of ours (`LoggedKind`). Where others keep them, and give them again when they
+are asked for a position, they stay there, and only their order is kept (`RangedKind`).
 """
 
 from __future__ import annotations
@@ -26,42 +30,68 @@ if TYPE_CHECKING:
 Notice = Callable[[str], None]
 """Tells a person, in one line, what is going on."""
 
+Piece = tuple[int, list[bytes]]
+"""The position of a message, and the payloads from it on."""
+
 
 class StoppedError(Exception):
     """The application is being stopped; what was to be delivered will be delivered by its next run."""
 
 
-class SourceLog(Protocol):
-    """What an intake has of its source: the durable log that it adds messages to."""
+class SourceSide(Protocol):
+    """What any intake has of its source."""
 
     name: str
     """The pipeline's."""
 
     @property
     def directory(self) -> Path:
-        """Return the log's folder, where an intake may keep a file with what it has to remember."""
+        """Return the source's folder, where an intake may keep a file with what it has to remember."""
 
     @property
     def end(self) -> int:
-        """Return the index after the last message in the log."""
+        """Return the position after the last message that was added."""
 
     @property
     def held_back(self) -> bool:
-        """Return whether the log takes nothing more for now; what is added all the same waits in memory."""
+        """Return whether nothing more is to be added for now; what is added all the same waits in memory."""
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Return how much is added and not processed yet."""
+
+
+class SourceLog(SourceSide, Protocol):
+    """A source with a durable log of ours, which messages are added to."""
 
     @property
     def has_written_all(self) -> bool:
         """Return whether everything that was received is in the log."""
-
-    @property
-    def backlog_bytes(self) -> int:
-        """Return how much in the log is not processed yet."""
 
     def received(self, payloads: list[bytes]) -> None:
         """Append messages, which the decoder of the source's config decodes later, elsewhere."""
 
     def advance(self, index: int) -> None:
         """Make sure that no message gets an index below `index` any more."""
+
+
+class SourceRanges(SourceSide, Protocol):
+    """A source whose messages stay where they are: only which of them come when is kept.
+
+    After a restart `end` is where the sequence of the application ends: what was announced behind it, and was in no
+    block yet, is announced again.
+    """
+
+    @property
+    def committed(self) -> int:
+        """Return the position before which nobody reads any more; what is behind it has to stay where it is."""
+
+    def announced(self, first: int, end: int, size: int) -> None:
+        """Add the messages from `first` to `end`, without `end`, which take `size` bytes.
+
+        They come behind all others: `first` is `end` of this source, or more where positions are not given to any
+        message. A range is never cut, so it should not be much larger than a block is to be, half a MiB.
+        """
 
 
 @dataclass(frozen=True)
@@ -75,10 +105,10 @@ class IntakeContext:
 
 
 class Intake(Protocol):
-    """The half of a source that runs in the ingress, in its event loop, and adds messages to the source's log.
+    """The half of a source that runs in the ingress, in its event loop, and adds messages to its `SourceSide`.
 
-    When it is made, it looks only at what it is given. After a restart it goes on behind what the log has: a message
-    that the log has is not added again, and none that was taken from elsewhere for good is missing.
+    When it is made, it looks only at what it is given. After a restart it goes on at the source's `end`: a message
+    that is before it is not added again, and none that was taken from elsewhere for good is missing.
     """
 
     @property
@@ -89,7 +119,7 @@ class Intake(Protocol):
         """Begin; return the host and the port at which senders find it, where it listens."""
 
     def hold(self) -> None:
-        """Add nothing until `release`: the log takes no more. What comes all the same is kept in memory."""
+        """Add nothing until `release`. What comes all the same is kept in memory."""
 
     def release(self) -> None:
         """Go on after `hold`."""
@@ -101,15 +131,28 @@ class Intake(Protocol):
         """End at once; drained or not, started or not."""
 
 
+class SourceReader(Protocol):
+    """The half of a source that runs in workers, and reads the messages of blocks."""
+
+    def read(self, first: int, end: int) -> Iterator[Piece]:
+        """Yield the messages from `first` to `end`, without `end`, piece by piece; positions may be missing.
+
+        A range gives the same pieces whenever it is read, in any worker, until it is committed. It may be read again
+        while it is being read, and what is begun need not be read to its end.
+        """
+
+
 class SourceKind(ABC):
-    """What is asked about sources whose configs are of one class."""
+    """What is asked about sources whose configs are of one class; each kind is a `LoggedKind` or a `RangedKind`."""
 
     name: ClassVar[str]
     """What the ingress process knows it by."""
     config_class: ClassVar[type]
-    """The class of its configs. They have a `decoder`, which makes messages of what its intake adds to the log."""
+    """The class of its configs. They have a `decoder`, which makes messages of the payloads that its reader reads."""
     nature: ClassVar[str]
     """What has to be the same wherever the application is built, in words that fit behind "a source that"."""
+    brings_letters: ClassVar[bool] = False
+    """Whether it has dead letters, not payloads for a decoder: each says itself where it goes in, and came from."""
 
     @abstractmethod
     def mistakes(self, config: Any) -> Iterator[str]:
@@ -127,17 +170,37 @@ class SourceKind(ABC):
         """Look, before anything is started, at what can be known not to work; raise an error that names `pipeline`."""
 
     def place(self, config: Any) -> dict[str, Any]:  # noqa: ARG002
-        """Return what the ingress process is told besides the config, which it has from the application it builds.
+        """Return what the other processes are told besides the config, which they have from the application they build.
 
-        It is made of what JSON has. The application is built in two processes, and they need not agree on addresses:
-        these are taken from here. A source that listens has a `port` in here; it is the one that it got, when it is
-        started again.
+        It is made of what JSON has. The application is built in each of them, and they need not agree on addresses:
+        these are taken from here. A source that listens has a `port` in here; for the ingress, it is the one that it
+        got, when it is started again.
         """
         return {}
 
     @abstractmethod
+    def reader(self, config: Any, place: Mapping[str, Any], log: SourceReader) -> SourceReader:
+        """Return what reads the messages in a worker; `log` does so from the log, where there is one of ours."""
+
+
+class LoggedKind(SourceKind):
+    """A kind of sources that have their messages in a log of ours."""
+
+    @abstractmethod
     def intake(self, config: Any, place: Mapping[str, Any], log: SourceLog, context: IntakeContext) -> Intake:
         """Return what gets the messages into the log: from those who connect, by making them, from a queue."""
+
+    def reader(self, config: Any, place: Mapping[str, Any], log: SourceReader) -> SourceReader:  # noqa: ARG002
+        """Return what reads the log."""
+        return log
+
+
+class RangedKind(SourceKind):
+    """A kind of sources whose messages are kept by others, who give them by their positions again and again."""
+
+    @abstractmethod
+    def intake(self, config: Any, place: Mapping[str, Any], ranges: SourceRanges, context: IntakeContext) -> Intake:
+        """Return what looks where there are more messages, and announces them."""
 
 
 class SinkConnection(Protocol):

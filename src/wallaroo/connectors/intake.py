@@ -12,7 +12,7 @@ _LAST_TURNS = 5
 
 
 class IntakeTask(Intake):
-    """An intake that is one task, which looks itself whether the log takes more."""
+    """An intake that is one task, which looks itself whether more may be added."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
@@ -24,17 +24,17 @@ class IntakeTask(Intake):
 
     @abstractmethod
     async def run(self) -> None:
-        """Add messages to the log until there are no more, or for ever."""
+        """Add messages to the source until there are no more, or for ever."""
 
     async def start(self) -> None:
         """Run, from now on."""
         self._task = asyncio.get_running_loop().create_task(self.run())
 
     def hold(self) -> None:
-        """Do nothing: `run` looks at the log."""
+        """Do nothing: `run` looks at the source."""
 
     def release(self) -> None:
-        """Do nothing: `run` looks at the log."""
+        """Do nothing: `run` looks at the source."""
 
     async def drain(self) -> None:
         """Add what is at hand, and no more."""

@@ -6,12 +6,13 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
+from wallaroo.connectors.kinds import source_kind_called
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.program import Program
 from wallaroo.topology.levels import state_levels
-from wallaroo.topology.model import Application, Pipeline, SinkConfig, StateComputation
+from wallaroo.topology.model import Application, Pipeline, SinkConfig, SourceConfig, StateComputation
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,15 @@ class SinkRoute:
     sink: SinkConfig
 
 
+class Input(TypedDict):
+    """A source as its kind has to know it in a worker, in what JSON has."""
+
+    kind: str
+    place: Mapping[str, Any]
+    log: str
+    """The log's folder; empty on a cluster, where workers need not see it."""
+
+
 @dataclass(eq=False)
 class Plan:
     """All that driver and workers have to agree on in one run of an application."""
@@ -108,10 +118,10 @@ class Plan:
     serialize: Callable[[Any], bytes] | None = None
     deserialize: Callable[[bytes], Any] | None = None
     run_id: str = ""
-    logs: dict[str, str] = field(default_factory=dict)
-    """The folder of each source's log, for workers that have to look up where a message came from."""
+    inputs: dict[str, Input] = field(default_factory=dict)
+    """The sources that the application has, by name: those of its pipelines, and its own."""
     sources: list[str] = field(default_factory=list)
-    """The names of the sources by their numbers in the sequence."""
+    """The names of the sources by their numbers in the sequence, which also knows some that are gone."""
     program: Program | None = None
     """What builds the application in every process; None where the plan stays in one."""
     routes: list[StepRoute | SinkRoute] = field(init=False)
@@ -130,6 +140,14 @@ class Plan:
     def serializer(self) -> Serializer:
         """Return what packs the application's messages and states."""
         return Serializer(self.serialize, self.deserialize)
+
+    def source_config(self, source: str) -> SourceConfig | None:
+        """Return the config of a pipeline's source, None for a source that is no pipeline's."""
+        return next((pipeline.source for pipeline in self.application.pipelines if pipeline.name == source), None)
+
+    def brings_letters(self, source: str) -> bool:
+        """Tell whether a source has dead letters that are replayed."""
+        return source in self.inputs and source_kind_called(self.inputs[source]["kind"]).brings_letters
 
     def after(self, pipeline: Pipeline, index: int) -> StepRoute | None:
         """Return the route to the first state step of `pipeline` at or after step `index`, if there is one."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wallaroo.connectors.base import Notice
+from wallaroo.connectors.kinds import source_kind
 from wallaroo.connectors.replay.kind import ReplaySourceConfig
 from wallaroo.engine.delivery.deaths import Deaths
 from wallaroo.engine.delivery.egress import Egress
@@ -21,7 +22,7 @@ from wallaroo.engine.directory.home import COMMIT, Home
 from wallaroo.engine.directory.resume import Fit, check_work_left, layout_for, skip_what_is_damaged, start_fresh
 from wallaroo.engine.directory.run_folder import run_folder
 from wallaroo.engine.options import RunOptions
-from wallaroo.engine.plan import Layout, Plan
+from wallaroo.engine.plan import Input, Layout, Plan
 from wallaroo.engine.processing import Processing, Surroundings
 from wallaroo.engine.spark.java import java_home
 from wallaroo.engine.spark.message_room import fitting_limits
@@ -77,8 +78,8 @@ class Starting:
     def __post_init__(self) -> None:
         self._token = secrets.token_hex(16)
         self._reach = None if self.options.spark.local else reach(self.options.spark)
-        names = [*(pipeline.name for pipeline in self.application.pipelines), REPLAYS]
-        self._logs = {name: str(self.home.log_of(name)) for name in names}
+        self._sources: dict[str, Any] = {pipeline.name: pipeline.source for pipeline in self.application.pipelines}
+        self._sources[REPLAYS] = ReplaySourceConfig(str(self.home.replays))
 
     def open(self) -> Parts:
         """Open everything up to the query, which then runs."""
@@ -89,7 +90,7 @@ class Starting:
         self.home.link_from(folder)
         commits = Commits(self.home.path / COMMIT, self.home.states)
         fit = layout_for(self.home, self.application, self.options.buckets or BUCKETS)
-        check_work_left(self.home, commits, self._logs, fit.gone, self.say)
+        check_work_left(self.home, commits, self._sources, fit.gone, self.say)
         self._record(fit)
         java = java_home(self.home.for_spark, self.warn)
         ingress = self._open_ingress(folder, commits, replace(self.options, limits=limits))
@@ -128,7 +129,7 @@ class Starting:
             start_fresh(self.home, self.say)
         self.home.recorded_layout()  # Nothing is touched in a directory of another version's.
         if self.options.skip_damaged:
-            skip_what_is_damaged(self.home, map(Path, self._logs.values()), self.warn)
+            skip_what_is_damaged(self.home, map(self.home.log_of, self._sources), self.warn)
 
     def _warn_of_strangers(self, folder: Path) -> None:
         # Nothing to refuse: in a container, volumes are often open to all, and nobody else is there.
@@ -168,11 +169,16 @@ class Starting:
         return _Ingress(IngressClient(config.control_path, self._token), config.control_path, workers)
 
     def _endpoints(self, commits: Commits) -> list[SourceEndpoint]:
-        configs: dict[str, Any] = {pipeline.name: pipeline.source for pipeline in self.application.pipelines}
-        configs[REPLAYS] = ReplaySourceConfig(str(self.home.replays))
         return [
-            endpoint_of(name, config, self._logs[name], commits.ends.get(name, 0)) for name, config in configs.items()
+            endpoint_of(name, config, str(self.home.log_of(name)), commits.ends.get(name, 0))
+            for name, config in self._sources.items()
         ]
+
+    def _input(self, name: str, config: Any) -> Input:
+        kind = source_kind(config)
+        # On a cluster, messages are fetched: workers there need not see the logs.
+        log = "" if self._reach else str(self.home.log_of(name))
+        return Input(kind=kind.name, place=kind.place(config), log=log)
 
     def _plan(self, layout: Layout) -> Plan:
         return Plan(
@@ -180,9 +186,8 @@ class Starting:
             layout,
             *own_serializers(self.program.home_module()),
             run_id=self._token,
-            # On a cluster, messages are fetched: workers there need not see the logs.
-            logs={} if self._reach else self._logs,
-            sources=known_names(self.home.sequence, list(self._logs)),
+            inputs={name: self._input(name, config) for name, config in self._sources.items()},
+            sources=known_names(self.home.sequence, list(self._sources)),
             program=self.program,
         )
 

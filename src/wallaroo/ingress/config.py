@@ -18,7 +18,9 @@ EPOCH_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class SourceEndpoint:
-    """A source: its kind, with what that says of it (`SourceKind.place`), and where its log is kept.
+    """A source: its kind, with what that says of it (`SourceKind.place`), and the folder of its log.
+
+    A source without a log keeps there what it has to remember.
 
     `name` is the pipeline's. `config` does not travel: it has user code, and the ingress process takes it from the
     application that it builds. No message gets a number below `known`: the application has had those.

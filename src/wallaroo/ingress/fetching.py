@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Any
 
+from wallaroo.connectors.base import Piece
 from wallaroo.ingress.client import PATIENCE_SECONDS
 from wallaroo.ingress.log_format import LogCorruptError
 from wallaroo.ingress.log_reader import RawPiece
@@ -29,7 +30,7 @@ _READ_BYTES = 1 << 18
 
 
 class FetchedMessages:
-    """Reads messages from the ingress at `address` (a `Messages`). Connections stay open from block to block."""
+    """Reads messages from the ingress at `address`. Connections stay open from block to block."""
 
     def __init__(self, address: str, token: str, *, patience: float = PATIENCE_SECONDS) -> None:
         self._address = address
@@ -38,7 +39,11 @@ class FetchedMessages:
         self._idle: list[_Line] = []
         """More than one where a range is read again while it is being read, to look something up."""
 
-    def read(self, source: str, first: int, end: int) -> Iterator[tuple[int, list[bytes]]]:
+    def log_of(self, source: str) -> FetchedLog:
+        """Return what reads the log of one source."""
+        return FetchedLog(self, source)
+
+    def read(self, source: str, first: int, end: int) -> Iterator[Piece]:
         """Yield the messages that are there, piece by piece.
 
         An ingress that is started again is waited for; it goes on behind the last piece.
@@ -87,6 +92,18 @@ class FetchedMessages:
         """Close the connections that nobody uses."""
         while self._idle:
             self._idle.pop().close()
+
+
+class FetchedLog:
+    """Reads the log of one source from the ingress (a `SourceReader`)."""
+
+    def __init__(self, messages: FetchedMessages, source: str) -> None:
+        self._messages = messages
+        self._source = source
+
+    def read(self, first: int, end: int) -> Iterator[Piece]:
+        """Yield the messages that are there, piece by piece."""
+        return self._messages.read(self._source, first, end)
 
 
 class _Line:

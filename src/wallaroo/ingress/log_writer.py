@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from wallaroo.errors import WallarooError
+from wallaroo.ingress.committed import note_committed, read_committed
 from wallaroo.ingress.log_format import (
     DIRECTORY_MODE,
     FILE_MODE,
@@ -76,10 +77,8 @@ class LogWriter:
         self.directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         self._lock = _lock(self.directory / "lock")
         self._files: tuple[int, ...] = ()
-        self._committed_file = -1
         try:
-            self._committed_file = os.open(self.directory / "committed", os.O_RDWR | os.O_CREAT, FILE_MODE)
-            self.committed = _read_committed(self._committed_file)
+            self.committed = read_committed(self.directory)
             recovered = recover(self.directory, self.committed)
             self._segments = recovered.segments
             self._files = self._open_files(self._segments[-1])
@@ -148,7 +147,7 @@ class LogWriter:
         index = min(index, self.end)
         if index > self.committed:
             self.committed = index
-            os.pwrite(self._committed_file, b"%020d\n" % index, 0)
+            note_committed(self.directory, index)
         deleted = 0
         while len(self._segments) > 1 and self._segments[1].start <= index:
             # The mark counts from the first segment, which goes.
@@ -257,7 +256,7 @@ class LogWriter:
         return _all_or_none(os.open(path, os.O_WRONLY) for path in segment_paths(self.directory, segment.start))
 
     def _close_files(self) -> None:
-        for file in (*self._files, self._committed_file, self._lock):
+        for file in (*self._files, self._lock):
             if file >= 0:
                 os.close(file)
         self._files = ()
@@ -281,12 +280,6 @@ def _write(file: int, content: bytes, offset: int) -> None:
     written = os.pwrite(file, content, offset)
     while written < len(content):
         written += os.pwrite(file, memoryview(content)[written:], offset + written)
-
-
-def _read_committed(file: int) -> int:
-    """Return the index that was noted as processed; a note that cannot be read stands for none."""
-    text = os.pread(file, 21, 0)
-    return int(text) if len(text) == 21 and text[:20].isdigit() else 0
 
 
 def _lock(path: Path) -> int:

@@ -194,6 +194,11 @@ class SequenceWriter:
             self._segments.append(self.end)
         self._file, self._size = file, len(opening)
 
+    @property
+    def start(self) -> int:
+        """Return the number of the first block that is still kept."""
+        return self._segments[0]
+
     def read_from(self, number: int) -> Iterator[SequencedBlock]:
         """Yield the blocks from `number` on, up to the end that the sequence has when it gets there.
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.connectors.base import IntakeContext
+from wallaroo.connectors.base import IntakeContext, LoggedKind, RangedKind
+from wallaroo.connectors.kinds import source_kind_called
+from wallaroo.ingress.announced import AnnouncedSource
+from wallaroo.ingress.log_format import LogCorruptError
+from wallaroo.ingress.logged import LoggedSource
 from wallaroo.ingress.sequence import SequenceWriter
 from wallaroo.ingress.sequencer import BLOCK_BYTES, EPOCH_BYTES, Sequencer
 from wallaroo.ingress.source import Source, SourceStatus
@@ -17,7 +21,7 @@ from wallaroo.ingress.unfinished import Unfinished
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from wallaroo.ingress.config import IngressConfig
+    from wallaroo.ingress.config import IngressConfig, SourceEndpoint
 
 
 class IngressServer:
@@ -38,11 +42,18 @@ class IngressServer:
         context = IntakeContext(config.limits, self._unfinished, on_notice)
         with ExitStack() as opened:
             for endpoint in config.sources:
-                source = Source(endpoint, context, self._appended, config.segment_bytes)
+                source = self._open(endpoint, context)
                 opened.callback(source.close)
                 self.sources[endpoint.name] = source
             self.sequencer = self._make_sequencer()
             opened.pop_all()
+
+    def _open(self, endpoint: SourceEndpoint, context: IntakeContext) -> Source:
+        kind = source_kind_called(endpoint.kind)
+        if isinstance(kind, RangedKind):
+            return AnnouncedSource(kind, endpoint, context, self._added)
+        assert isinstance(kind, LoggedKind)
+        return LoggedSource(kind, endpoint, context, self._added, self._config.segment_bytes)
 
     def _make_sequencer(self) -> Sequencer:
         names = list(self.sources)
@@ -56,6 +67,7 @@ class IngressServer:
             on_cut_failed=self._cut_failed,
             on_delivered=lambda done: self.sources[sequence.names[done.source]].delivered(done.end),
         )
+        self._count_sequenced(sequence)
         known = {endpoint.name: endpoint.known for endpoint in self._config.sources}
         for number, name in enumerate(sequence.names):
             if name in self.sources:
@@ -67,10 +79,24 @@ class IngressServer:
         self._numbers = {name: number for number, name in enumerate(sequence.names)}
         return sequencer
 
+    def _count_sequenced(self, sequence: SequenceWriter) -> None:
+        """Tell the sources that have no log how much of theirs is in the sequence, and may not be processed."""
+        named = ((number, self.sources.get(name)) for number, name in enumerate(sequence.names))
+        sources = {number: source for number, source in named if isinstance(source, AnnouncedSource)}
+        if not sources:
+            return
+        with suppress(LogCorruptError):  # Whoever needs a block that is damaged is told so.
+            for block in sequence.read_from(sequence.start):
+                # The block has one size for all its ranges.
+                messages = sum(each.end - each.first for each in block.ranges)
+                for each in block.ranges:
+                    if each.source in sources:
+                        sources[each.source].sequenced(each.end, block.size * (each.end - each.first) // messages)
+
     def _cut_failed(self, error: OSError) -> None:
         self._notice(f"The sequence of blocks cannot be written: {error.strerror}. It is tried again.")
 
-    def _appended(self, source: str, first: int, end: int, size: int) -> None:
+    def _added(self, source: str, first: int, end: int, size: int) -> None:
         self.sequencer.appended(self._numbers[source], first, end, size)
 
     async def start(self) -> dict[str, tuple[str, int]]:

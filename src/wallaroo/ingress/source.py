@@ -1,38 +1,22 @@
-"""A source: its log, what adds messages to it, and when to hold that back."""
+"""A source in the ingress: what adds messages to it, how it is doing, and when to hold it back."""
 
 from __future__ import annotations
 
-import asyncio
-import errno
-import os
-import sys
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, ClassVar, TypedDict
 
-from wallaroo.connectors.kinds import source_kind_called
-from wallaroo.files import room_in
-from wallaroo.ingress.log import LogWriter
-from wallaroo.ingress.log_reader import LogReader
 from wallaroo.ingress.telling import Spell
 from wallaroo.sizes import readable_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from wallaroo.connectors.base import IntakeContext
+    from wallaroo.connectors.base import Intake, IntakeContext
     from wallaroo.ingress.config import SourceEndpoint
-
-SYNC_SECONDS = 1.0
-"""How often a log is forced to the disk: what is older survives a power failure."""
-
-ROOM_LEFT = 32 << 20
-"""How many bytes of its disk a log leaves to the rest of the application."""
 
 MESSAGE_BYTES = 16
 """What a message counts for beside its payload, where it is bounded how much is under way."""
-
-RETRY_SECONDS = 1.0
-"""How often a log that could not be written is tried again."""
 
 
 class SourceStatus(TypedDict):
@@ -47,228 +31,109 @@ class SourceStatus(TypedDict):
     total_bytes: int
 
 
-class Source:
-    """Appends what its intake receives to a log, and holds that back when it cannot keep up.
+class Source(ABC):
+    """What sources have in common, wherever their messages are: a `SourceSide` for the intake.
 
-    There are two reasons to hold back: the log has reached its limit, or the disk does not take more. In the
-    second case what was already read waits in memory: nothing that left the sender's socket is lost.
+    `on_added` is told of all that is added: the source's name, the first position and that after the last, the size.
     """
 
+    intake: Intake
+    _told_full: ClassVar[str]
+    """What is told when the limit is reached; it has a `name` and a `limit`."""
+    _told_room: ClassVar[str]
+
     def __init__(
-        self,
-        endpoint: SourceEndpoint,
-        context: IntakeContext,
-        on_append: Callable[[str, int, int, int], None],
-        segment_bytes: int,
+        self, endpoint: SourceEndpoint, context: IntakeContext, on_added: Callable[[str, int, int, int], None]
     ) -> None:
         self.name = endpoint.name
+        self.directory = Path(endpoint.log_directory)
         self._limits = context.limits
-        self._on_append = on_append
         self._notice = context.notice
+        self._on_added = on_added
         self._fullness = Spell(context.notice)
-        self._unforced = Spell(context.notice)
         self._full = False
-        self._unwritten: list[list[bytes]] = []
-        self._room = 0
-        self._retry: asyncio.TimerHandle | None = None
-        self._delivered = 0
         self._total_messages = 0
         self._total_bytes = 0
-        self.directory = Path(endpoint.log_directory)
-        self.intake = source_kind_called(endpoint.kind).intake(endpoint.config, endpoint.place, self, context)
-        self._log = LogWriter(self.directory, segment_bytes=min(segment_bytes, self._limits.segment_bytes))
-        for text in self._log.dropped:
-            self._notice(text)
-        # Before anybody can connect: after a power failure the log may end before what was already processed.
-        self.advance(endpoint.known)
-        self._check_room()
 
     @property
-    def end(self) -> int:
-        """Return the index after the last message in the log."""
-        return self._log.end
-
-    def pieces_from(self, index: int, size: int) -> Iterator[tuple[int, int, int]]:
-        """Yield ranges of about `size` bytes, each with what it has, of the messages in the log from `index` on."""
-        log = LogReader(self.directory)
-        while index < self.end:
-            end = log.limit(index, size, self.end)
-            yield index, end, sum(log.bytes_between(*present) for present in log.present(index, end))
-            index = end
-
-    @property
+    @abstractmethod
     def start(self) -> int:
-        """Return the index of the first message that is not processed."""
-        return self._log.committed
+        """Return the position of the first message that is not processed."""
 
     @property
-    def backlog_bytes(self) -> int:
-        """Return how much in the log is not processed yet."""
-        return self._log.bytes_after(max(self._log.committed, self._delivered))
+    @abstractmethod
+    def end(self) -> int:
+        """Return the position after the last message that was added."""
 
-    def delivered(self, index: int) -> None:
-        """Take note that what came out of the messages before `index` has been delivered."""
-        self._delivered = max(self._delivered, index)
+    @property
+    @abstractmethod
+    def backlog_bytes(self) -> int:
+        """Return how much is added and not processed yet."""
 
     @property
     def held_back(self) -> bool:
-        """Return whether the log takes nothing more for now."""
-        return self._full or bool(self._unwritten)
+        """Return whether nothing more is to be added for now."""
+        return self._full
 
-    @property
-    def has_written_all(self) -> bool:
-        """Return whether everything that was received is in the log."""
-        return not self._unwritten
+    @abstractmethod
+    def advance(self, index: int) -> None:
+        """Make sure that no message gets a position below `index` any more."""
+
+    def pieces_from(self, index: int, size: int) -> Iterator[tuple[int, int, int]]:  # noqa: ARG002
+        """Yield ranges of about `size` bytes, each with what it has, of the messages that are here from `index` on."""
+        return iter(())
+
+    @abstractmethod
+    def delivered(self, index: int) -> None:
+        """Take note that what came out of the messages before `index` has been delivered."""
+
+    @abstractmethod
+    def commit(self, index: int) -> None:
+        """Take note that the messages before `index` are processed."""
 
     def status(self) -> SourceStatus:
         """Return how the source is doing."""
         return SourceStatus(
             connections=self.intake.connections,
-            start=self._log.start,
-            end=self._log.end,
+            start=self.start,
+            end=self.end,
             backlog_bytes=self.backlog_bytes,
-            log_bytes=self._log.disk_bytes,
+            log_bytes=0,
             total_messages=self._total_messages,
             total_bytes=self._total_bytes,
         )
 
-    def received(self, payloads: list[bytes]) -> None:
-        """Append messages to the log."""
-        if not payloads:
-            return
-        if self._unwritten:
-            self._unwritten.append(payloads)
-            return
-        try:
-            self._append(payloads)
-        except OSError as error:
-            self._unwritten.append(payloads)
-            self.intake.hold()
-            self._retry = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._try_again)
-            self._notice(
-                f"The log of {self.name!r} in {self.directory} cannot be written: {error.strerror}. "
-                f"Nothing is read from its senders until it can; free some space or repair the disk."
-            )
-        else:
-            self._check_room()
+    def sync(self) -> None:  # noqa: B027 - there may be nothing.
+        """Force what is here to the disk; nothing more will come."""
 
-    def commit(self, index: int) -> None:
-        """Take note that the messages before `index` are processed."""
-        try:
-            self._log.delete_before(index)
-            self._check_room()
-        except OSError as error:
-            self._notice(f"Old messages of {self.name!r} could not be deleted: {error}.")
+    async def force(self) -> None:  # noqa: B027
+        """Force what is here to the disk, in a thread: senders do not wait for that."""
 
-    def advance(self, index: int) -> None:
-        """Make sure that no message gets an index below `index` any more."""
-        end = self._log.end
-        if self._log.advance_to(index):
-            self._notice(
-                f"The log of {self.name!r} ended at message {end}, but messages up to {index} were known: "
-                f"those between are lost, as after a power failure. It goes on with message {index}."
-            )
-
-    def sync(self) -> None:
-        """Force the log to the disk."""
-        self._room = sys.maxsize  # Nothing more will come.
-        try:
-            self._write_waiting()
-            self._log.sync()
-        except OSError as error:
-            self._notice(f"The log of {self.name!r} could not be written to the disk: {error}.")
-
-    async def force(self) -> None:
-        """Force the log to the disk, in a thread: senders do not wait for that."""
-        if files := self._log.unsynced():
-            await asyncio.to_thread(files.sync)
-
-    async def keep_on_disk(self) -> None:
-        """Force the log to the disk every moment."""
-        while True:
-            await asyncio.sleep(SYNC_SECONDS)
-            try:
-                await self.force()
-            except OSError as error:
-                self._unforced.begin(
-                    f"The log of {self.name!r} could not be forced to the disk: {error.strerror}. It is tried again; "
-                    f"until then a power failure could take what came since."
-                )
-            else:
-                self._unforced.end(f"The log of {self.name!r} is forced to the disk again.")
+    async def keep_on_disk(self) -> None:  # noqa: B027
+        """Force what is here to the disk every moment."""
 
     def close(self) -> None:
-        """Take nothing more, write what still waits, if that is possible, and close the log."""
+        """Take nothing more."""
         self.intake.close()
-        if self._retry is not None:
-            self._retry.cancel()
         self._fullness.close()
-        self._unforced.close()
-        self._room = sys.maxsize
-        try:
-            self._write_waiting()
-            self._log.close()
-        except OSError as error:
-            lost = sum(map(len, self._unwritten))
-            self._notice(
-                f"The log of {self.name!r} could not be written at the end: {error}. "
-                f"{lost} messages that were received are lost."
-            )
 
-    def _append(self, payloads: list[bytes]) -> None:
-        self._leave_room()
-        first = self._log.end
-        end = self._log.append(payloads)
-        size = sum(map(len, payloads))
-        self._room -= size
-        self._total_messages += len(payloads)
+    def _added(self, first: int, end: int, size: int) -> None:
+        self._total_messages += end - first
         self._total_bytes += size
         # Each message takes room on its way, however short it is.
-        self._on_append(self.name, first, end, size + MESSAGE_BYTES * len(payloads))
+        self._on_added(self.name, first, end, size + MESSAGE_BYTES * (end - first))
 
-    def _leave_room(self) -> None:
-        """Refuse to fill the disk up. The log gets shorter only as long as the rest of the application can write."""
-        if self._room <= 0:
-            self._room = room_in(self.directory) - ROOM_LEFT
-        if self._room <= 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def _check_room(self) -> None:
-        """Hold the senders back if the log has reached its limit, let them go on when it is well below.
-
-        What counts is what is on the disk. Segments are deleted as a whole, so a log may stay above the limit with all
-        of its messages processed; the next segment then lets it be deleted.
-        """
+    def _hold_at_limit(self, taken: int) -> None:
+        """Hold the intake back if `taken` is beyond the limit, let it go on when it is well below, or all is done."""
         limit = self._limits.max_log
-        if not self._full and self._log.disk_bytes > limit and self._log.committed < self._log.end:
+        if not self._full and taken > limit and self.start < self.end:
             self._full = True
             self.intake.hold()
-            self._fullness.begin(
-                f"The log of {self.name!r} has reached its limit of {readable_size(limit)} (--max-log): its senders "
-                f"have to wait until the application has processed some of it."
-            )
-        elif self._full and (self._log.disk_bytes <= limit * 3 // 4 or self._log.committed >= self._log.end):
+            self._fullness.begin(self._told_full.format(name=self.name, limit=readable_size(limit)))
+        elif self._full and (taken <= limit * 3 // 4 or self.start >= self.end):
             self._full = False
-            self._fullness.end(f"The log of {self.name!r} has room again: its senders need not wait any more.")
+            self._fullness.end(self._told_room.format(name=self.name))
             self._go_on()
-
-    def _write_waiting(self) -> None:
-        while self._unwritten:
-            self._append(self._unwritten[0])
-            del self._unwritten[0]
-
-    def _try_again(self) -> None:
-        self._room = 0
-        try:
-            self._log.delete_processed()
-            self._write_waiting()
-        except OSError:
-            self._retry = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._try_again)
-            return
-        self._retry = None
-        self._check_room()
-        self._notice(f"The log of {self.name!r} can be written again.")
-        self._go_on()
 
     def _go_on(self) -> None:
         if not self.held_back:

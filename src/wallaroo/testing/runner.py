@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from wallaroo.connectors.base import Piece
 from wallaroo.engine.plan import Layout, Plan
-from wallaroo.engine.stages.messages import Piece
 from wallaroo.engine.stages.outbox import AT_HAND, Outbox
 from wallaroo.engine.stages.state_store import MemoryStores
 from wallaroo.engine.stages.worker import Worker

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from itertools import count
 
 import pytest
+from tests.engine.blocks import inputs_in
 from tests.engine.delivery.told import Told
 
 from wallaroo.engine.delivery.egress import Egress
@@ -48,6 +49,7 @@ def start(make, server, tmp_path):
     plan = make.plan(make.pipeline("p", port=server.getsockname()[1]))
 
     plan.sources = ["p", "q", REPLAYS]
+    plan.inputs = inputs_in(tmp_path, ["p", REPLAYS])
     numbers = count()
 
     @contextmanager

@@ -50,7 +50,7 @@ class TestPlanRef:
             make.pipeline("p", make.step(str.upper), make.state_step(getattr, keys="ab")),
             make.pipeline("q", encoders=[str, str]),
             run_id="7",
-            logs={"p": "log/of p"},
+            inputs={"p": {"kind": "tcp", "place": {"port": 7010}, "log": "log/of p"}},
             sources=["q", "p"],
         )
         ref = PlanRef.write(with_program(plan), tmp_path / "plan")
@@ -59,7 +59,7 @@ class TestPlanRef:
         assert ref.load() is found
         assert describe(found.application) == describe(plan.application)
         assert found.layout == plan.layout
-        for name in ("run_id", "logs", "sources"):
+        for name in ("run_id", "inputs", "sources"):
             assert getattr(found, name) == getattr(plan, name)
         assert [type(route) for route in found.routes] == [type(route) for route in plan.routes]
 

@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.api.generators import GenSourceConfig
-from wallaroo.connectors.base import SourceKind
+from wallaroo.connectors.base import LoggedKind
 from wallaroo.topology.codecs import call_mistakes, listed, source_name_mistakes
 from wallaroo.topology.inspection import accepts, bare_label, call_text, label
 from wallaroo.topology.validate import making_mistakes
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wallaroo.connectors.base import Intake, IntakeContext, SourceLog
 
 
-class GeneratorKind(SourceKind):
+class GeneratorKind(LoggedKind):
     """Sources that make their messages themselves, in the ingress."""
 
     name = "generator"

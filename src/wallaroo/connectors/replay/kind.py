@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.connectors.base import SourceKind
+from wallaroo.connectors.base import LoggedKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,12 +21,13 @@ class ReplaySourceConfig:
     queue: str
 
 
-class ReplayKind(SourceKind):
+class ReplayKind(LoggedKind):
     """Sources that take letters from a queue. What has to be decoded, and where, each letter says itself."""
 
     name = "replay"
     config_class = ReplaySourceConfig
     nature = "takes letters from a queue"
+    brings_letters = True
 
     def mistakes(self, config: ReplaySourceConfig) -> Iterator[str]:  # noqa: ARG002
         """Yield nothing: it is ours."""

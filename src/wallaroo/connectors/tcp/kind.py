@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.api.configs import TCPSinkConfig, TCPSourceConfig
-from wallaroo.connectors.base import SinkKind, SourceKind
+from wallaroo.connectors.base import LoggedKind, SinkKind
 from wallaroo.errors import AddressError, WallarooParameterError
 from wallaroo.topology.addresses import port_number
 from wallaroo.topology.codecs import decoder_mistakes, encoder_mistakes, source_name_mistakes
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LIMITS = ("parallelism", "max_size", "max_received_count")
 
 
-class TcpSourceKind(SourceKind):
+class TcpSourceKind(LoggedKind):
     """Sources that listen on an address and take messages from whoever connects."""
 
     name = "tcp"

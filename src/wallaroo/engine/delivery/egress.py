@@ -22,7 +22,6 @@ from wallaroo.engine.plan import Plan, SinkRoute
 from wallaroo.engine.transport.letters import Letter, load_records
 from wallaroo.engine.transport.shares import BLOCK, DEAD_LETTERS, PRINTED, Chunk, unpack_share
 from wallaroo.ingress.sequence import Range, SequencedBlock, unpack_block
-from wallaroo.topology.model import REPLAYS
 
 _LOOK_SECONDS = 0.2
 _TRY_AGAIN_SECONDS = 0.5
@@ -59,6 +58,7 @@ class Egress:
         self._notice = notice
         self._effectively_once = effectively_once
         self._sources = plan.sources
+        self._bring_letters = {source for source in plan.sources if plan.brings_letters(source)}
         context = SinkContext(stopping, notice, self._ledger.id, effectively_once)
         self._connections: dict[str, SinkConnection] = {}
         self._routes: dict[int, str] = {}
@@ -206,7 +206,7 @@ class Egress:
         if "position" in letter or "replay_of" in letter:
             return letter
         mine = [each for each in ranges if self._sources[each.source] == letter.get("source")]
-        replayed = any(self._sources[each.source] == REPLAYS for each in ranges)
+        replayed = any(self._sources[each.source] in self._bring_letters for each in ranges)
         if not mine or replayed:
             return letter
         return {**letter, "positions": [min(each.first for each in mine), max(each.end for each in mine) - 1]}

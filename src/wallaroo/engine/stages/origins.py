@@ -22,7 +22,6 @@ from wallaroo.engine.stages.watch import Watch
 from wallaroo.engine.transport.letters import Letter, Place, serializer_bytes
 from wallaroo.engine.transport.shares import Chunk
 from wallaroo.ingress.sequence import SequencedBlock
-from wallaroo.topology.model import REPLAYS
 
 if TYPE_CHECKING:
     from wallaroo.engine.stages.worker import Worker
@@ -74,7 +73,7 @@ class ArrivedSlice:
 
 def has_replays(worker: Worker, block: SequencedBlock) -> bool:
     """Tell whether a block has dead letters that are replayed."""
-    return any(worker.plan.sources[each.source] == REPLAYS for each in block.ranges)
+    return any(worker.plan.brings_letters(worker.plan.sources[each.source]) for each in block.ranges)
 
 
 class Retracing:

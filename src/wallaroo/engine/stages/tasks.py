@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from wallaroo.engine.stages.careful import CarefulTask, note_in
+from wallaroo.engine.stages.messages import SourceMessages
 from wallaroo.engine.stages.printing import catch_streams
 from wallaroo.engine.stages.rows import NOTHING, Batches, InOrder, Shares, Shuffle, end_before
 from wallaroo.engine.stages.state_store import StateFiles
@@ -58,7 +59,8 @@ def worker_for(ref: PlanRef, messages: str, token: str) -> Worker:
     catch_streams()
     # Messages come and go by the ten thousand; Python's own setting looks for garbage after every 700.
     gc.set_threshold(50_000, 20, 20)
-    return Worker(ref.load(), FetchedMessages(messages, token) if messages else None)
+    plan = ref.load()
+    return Worker(plan, SourceMessages(plan, FetchedMessages(messages, token).log_of) if messages else None)
 
 
 def first_stage(settings: TaskSettings) -> Callable[[Batches], Batches]:

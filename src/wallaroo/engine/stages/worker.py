@@ -13,7 +13,7 @@ from typing import Any
 
 from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.stages.first_stage import FirstStage, PipelineLine, SourceLine
-from wallaroo.engine.stages.messages import LoggedMessages, Messages
+from wallaroo.engine.stages.messages import Messages, SourceMessages
 from wallaroo.engine.stages.origins import ArrivedSlice, Retracing
 from wallaroo.engine.stages.outbox import USER_ERRORS, NotPicklableError, Outbox
 from wallaroo.engine.stages.replaying import ReplayLine
@@ -25,7 +25,6 @@ from wallaroo.engine.transport.letters import PACKED, Letter
 from wallaroo.engine.transport.shares import BLOCK, Chunk
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.sequence import SequencedBlock, unpack_block
-from wallaroo.topology.model import REPLAYS
 
 _KEPT_AT_MOST = 16 << 20
 """How many bytes of messages are kept, to make a state again after an error, before the states are written."""
@@ -36,7 +35,7 @@ class Worker:
 
     def __init__(self, plan: Plan, messages: Messages | None = None, outbox: Outbox | None = None) -> None:
         self.plan = plan
-        self._messages = messages or LoggedMessages(plan.logs)
+        self._messages = messages or SourceMessages(plan)
         self.outbox = outbox or Outbox(plan)
         self._lines: dict[str, SourceLine] = {}
         self._steps: dict[int, StateStep] = {}
@@ -107,7 +106,7 @@ class Worker:
 
     def make_line(self, source: str, outbox: Outbox) -> SourceLine | None:
         """Return a new line for a source that puts into `outbox`, None where there is no such source any more."""
-        if source == REPLAYS:
+        if self.plan.brings_letters(source):
             return ReplayLine(self.plan, outbox)
         for pipeline in self.plan.application.pipelines:
             if pipeline.name == source:
