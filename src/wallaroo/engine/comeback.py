@@ -18,7 +18,7 @@ from wallaroo.engine.spark.failures import cannot_go_on
 from wallaroo.files import room_in
 
 ENOUGH_ROOM = 16 << 20
-"""How many bytes must be free before a query is started again. New state stores take four of these MiB each."""
+"""How many bytes must be free before a query is started again: with less, it would soon fail for the same reason."""
 
 _TRIES = 4
 _MOST_FATAL_CALLS = 10
