@@ -1,10 +1,13 @@
 """Files that are replaced, and room on the disk."""
 
 import os
+import resource
+import subprocess
+import sys
 
 import pytest
 
-from wallaroo.files import reserve, room_in, write_atomically
+from wallaroo.files import reserve, room_in, takes_nothing, write_atomically
 
 
 @pytest.mark.parametrize("content", ["text \u00e9", b"bytes \xff"])
@@ -38,3 +41,17 @@ def test_where_there_is_no_room_that_is_said(tmp_path):
 def test_how_much_room_there_is(tmp_path):
     assert 0 < room_in(tmp_path) <= os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize
     assert room_in(tmp_path / "nowhere") > 1 << 60
+
+
+def test_whether_anything_can_be_written(tmp_path):
+    assert not takes_nothing(tmp_path)
+    assert not takes_nothing(tmp_path / "nowhere")  # Something else is wrong there.
+    assert list(tmp_path.iterdir()) == []
+    ask = "import sys, pathlib, wallaroo.files as files; sys.exit(files.takes_nothing(pathlib.Path(sys.argv[1])))"
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    done = subprocess.run(
+        [sys.executable, "-c", ask, tmp_path],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard)),
+        check=False,
+    )
+    assert done.returncode == 1

@@ -11,6 +11,10 @@ from pathlib import Path
 
 _KEEP_SIZE = 1
 _CANNOT = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+_TRIED = 1 << 20
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What the system says where there is no room: on the disk, within a quota, or within a limit on files."""
 
 
 def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> None:
@@ -47,6 +51,18 @@ def room_in(folder: Path) -> int:
         return sys.maxsize
     no_names_left = disk.f_files > 0 and disk.f_favail == 0
     return 0 if no_names_left else disk.f_bavail * disk.f_frsize
+
+
+def takes_nothing(folder: Path) -> bool:
+    """Tell whether there is no room to write a small file in `folder`, which is found out by writing one."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_TRIED))
+            file.flush()
+            os.fsync(file.fileno())  # Some disks find out that late.
+    except OSError as error:
+        return error.errno in NO_ROOM
+    return False
 
 
 def reserve(file: int, size: int) -> None:

@@ -1,4 +1,4 @@
-"""`wallaroo receive --effectively-once`, as a process: each batch is written once, whoever dies when."""
+"""`wallaroo receive --effectively-once`, as a process: each block is written once, whoever dies when."""
 
 import random
 import signal
@@ -20,7 +20,7 @@ def frame(number, body, stream=STREAM):
 
 
 class Sender:
-    """A connection on which batches are sent and confirmed."""
+    """A connection on which blocks are sent and confirmed."""
 
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
@@ -92,7 +92,7 @@ def test_streams_are_told_apart(once):
     assert stopped(process)[0] == b"a\nb\nc\nd\n"
 
 
-def test_a_batch_that_does_not_become_complete_is_not_written(once, tmp_path):
+def test_a_block_that_does_not_become_complete_is_not_written(once, tmp_path):
     process, port = once("--output", tmp_path / "out")
     with Sender(port) as sender:
         sender.deliver(0, b"zero\n")
@@ -105,9 +105,9 @@ def test_a_batch_that_does_not_become_complete_is_not_written(once, tmp_path):
     assert (tmp_path / "out").read_bytes() == b"zero\n" + b"one\n" * 100_000
 
 
-def test_batches_in_pieces_of_every_size(once):
-    batches = [b"one\n", b"", b"two\nthree\n", b"x" * 300 + b"\n"]
-    data = b"".join(frame(number, body) for number, body in enumerate(batches))
+def test_blocks_in_pieces_of_every_size(once):
+    blocks = [b"one\n", b"", b"two\nthree\n", b"x" * 300 + b"\n"]
+    data = b"".join(frame(number, body) for number, body in enumerate(blocks))
     process, port = once()
     with Sender(port) as sender:
         position = 0
@@ -116,11 +116,11 @@ def test_batches_in_pieces_of_every_size(once):
             size = choose.choice([1, 1, 2, 5, 36, 40])
             sender.socket.sendall(data[position : position + size])
             position += size
-        assert [sender.answer() for _ in batches] == [0, 1, 2, 3]
-    assert stopped(process)[0] == b"".join(batches)
+        assert [sender.answer() for _ in blocks] == [0, 1, 2, 3]
+    assert stopped(process)[0] == b"".join(blocks)
 
 
-def test_a_batch_that_is_larger_than_what_is_kept_in_memory(once, tmp_path):
+def test_a_block_that_is_larger_than_what_is_kept_in_memory(once, tmp_path):
     body = bytes(random.Random(1).randbytes(1 << 20)) * 40
     process, port = once("--output", tmp_path / "out")
     with Sender(port) as sender:
@@ -130,7 +130,7 @@ def test_a_batch_that_is_larger_than_what_is_kept_in_memory(once, tmp_path):
     assert (tmp_path / "out").read_bytes() == body + b"behind it"
 
 
-def test_frames_inside_batches(once, framed):
+def test_frames_inside_blocks(once, framed):
     process, port = once("--framing", "u32be")
     with Sender(port) as sender:
         sender.deliver(0, framed([b"one", b"two"]))
@@ -140,12 +140,12 @@ def test_frames_inside_batches(once, framed):
     out, report = stopped(process)
     assert out == b"one\ntwo\nthree\nfour\n"
     assert report.splitlines()[0] == (
-        "a batch ends in the middle of a frame; does --framing fit what the encoder puts out?"
+        "a block ends in the middle of a frame; does --framing fit what the encoder puts out?"
     )
     assert "received 4 messages" in report
 
 
-def test_it_stops_with_the_batch_that_has_the_nth_message(once):
+def test_it_stops_with_the_block_that_has_the_nth_message(once):
     process, port = once("--messages", 3, "--quiet")
     with Sender(port) as sender:
         sender.socket.sendall(frame(0, b"1\n") + frame(1, b"2\n3\n4\n") + frame(2, b"5\n"))
@@ -172,7 +172,7 @@ def test_garbage_closes_its_connection_only(once, garbage):
         bad.socket.sendall(garbage)
         assert bad.answer() is None
         line = process.stderr.readline().decode()
-        assert line.startswith("closed a connection: what came is not a framed batch: it begins with b'")
+        assert line.startswith("closed a connection: what came is not a framed block: it begins with b'")
         assert line.endswith("Does the sender run with --effectively-once?\n")
         good.deliver(1, b"one\n")
     assert stopped(process)[0] == b"zero\none\n"
@@ -188,7 +188,7 @@ class TestAfterARestart:
             sender.deliver(0, b"other zero\n", OTHER)
             process.kill()
             process.wait(PATIENCE)
-        # As if it had been killed while it wrote a batch.
+        # As if it had been killed while it wrote a block.
         with output.open("ab") as file:
             file.write(b"half a bat")
         process, port = once("--output", output)
@@ -225,7 +225,7 @@ class TestAfterARestart:
         arguments = ["receive", "127.0.0.1:0", "--effectively-once", "--output", tmp_path / "out"]
         _, report = finished(wallaroo(*arguments), code=1)
         assert report == (
-            "Error: The output is shorter than the record of received batches says, so it has been changed. "
+            "Error: The output is shorter than the record of received blocks says, so it has been changed. "
             "To start afresh, delete both files.\n"
         )
         assert (tmp_path / "out").read_text() == "z"
@@ -237,14 +237,14 @@ class TestAfterARestart:
         arguments = ["receive", "127.0.0.1:0", "--effectively-once", "--remember", record]
         _, report = finished(wallaroo(*arguments), code=1)
         assert report == (
-            f"Error: {record} is not a record of received batches. Name another file with --remember, or delete "
+            f"Error: {record} is not a record of received blocks. Name another file with --remember, or delete "
             "this one to start afresh.\n"
         )
 
-    def test_killed_again_and_again_while_batches_come(self, once, tmp_path):
+    def test_killed_again_and_again_while_blocks_come(self, once, tmp_path):
         output = tmp_path / "out"
         choose = random.Random(11)
-        bodies = [b"batch %d " % number * choose.choice([1, 100, 50_000]) + b"\n" for number in range(40)]
+        bodies = [b"block %d " % number * choose.choice([1, 100, 50_000]) + b"\n" for number in range(40)]
         confirmed = 0
         for _ in range(10):
             process, port = once("--output", output)
@@ -252,7 +252,7 @@ class TestAfterARestart:
                 for _ in range(choose.randrange(5)):
                     sender.deliver(confirmed, bodies[confirmed])
                     confirmed += 1
-                # Killed at any time on the way of the next batch from the socket to the record.
+                # Killed at any time on the way of the next block from the socket to the record.
                 sender.socket.sendall(frame(confirmed, bodies[confirmed]))
                 time.sleep(choose.uniform(0, 0.005))
                 process.kill()
@@ -266,7 +266,7 @@ class TestAfterARestart:
         assert output.read_bytes() == b"".join(bodies)
 
 
-def test_a_full_disk_ends_it_with_the_last_whole_batch(tmp_path):
+def test_a_full_disk_ends_it_with_the_last_whole_block(tmp_path):
     limited = (
         "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); "

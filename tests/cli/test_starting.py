@@ -431,6 +431,24 @@ USAGE = "Usage: machida [OPTIONS]\nTry 'machida --help' for help.\n\nError: "
                 "its cores, or spark://host:7077 for a cluster."
             ),
         ),
+        (
+            "--master",
+            "local-cluster[2,1,1024]",
+            (
+                "'local-cluster[2,1,1024]' is no Spark to run on. Write local[*] for this machine, local[4] for four "
+                "of its cores, or spark://host:7077 for a cluster."
+            ),
+        ),
+        (
+            "--time-between-checkpoints",
+            "soon",
+            "'soon' is not a span of time. Examples: 30s, 500ms, 2min, or nanoseconds as a number.",
+        ),
+        (
+            "--time-between-checkpoints",
+            "-5s",
+            "'-5s' is not a span of time. Examples: 30s, 500ms, 2min, or nanoseconds as a number.",
+        ),
         ("--spark-conf", "memory", "'memory': write KEY=VALUE, for example spark.driver.memory=4g."),
         (
             "--spark-conf",

@@ -154,7 +154,7 @@ class Shelf:
     encoder = encode
 
     def __init__(self):
-        self.batches = []
+        self.blocks = []
 
 
 class ShelfConnection:
@@ -167,11 +167,11 @@ class ShelfConnection:
     def connect(self):
         self._context.notice("there is a shelf")
 
-    def deliver(self, batch):
-        self._config.batches.append((batch.number, [bytes(each) for each in batch.messages()]))
+    def deliver(self, block):
+        self._config.blocks.append((block.number, [bytes(each) for each in block.messages()]))
 
     def close(self):
-        self._config.batches.append(("closed", self._context.application, self._context.effectively_once))
+        self._config.blocks.append(("closed", self._context.application, self._context.effectively_once))
 
 
 class ShelfKind(SinkKind):
@@ -393,4 +393,4 @@ def test_a_sink_gets_the_messages_of_every_block_once(tmp_path):
         egress.deliver(7, chunks)
         egress.deliver(7, chunks)
     with closing(Ledger(Home(tmp_path).ledger)) as ledger:
-        assert shelf.batches == [(7, [b"one", b"two", b"three"]), ("closed", ledger.id, True)]
+        assert shelf.blocks == [(7, [b"one", b"two", b"three"]), ("closed", ledger.id, True)]

@@ -1,4 +1,4 @@
-"""The receiver on the page about sinks keeps each batch once, also when it is killed."""
+"""The receiver on the page about sinks keeps each block once, also when it is killed."""
 
 import re
 import socket
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from wallaroo.connectors.batch import Batch
-from wallaroo.connectors.tcp.batch_frames import ANSWER, HEADER
+from wallaroo.connectors.output_block import OutputBlock
+from wallaroo.connectors.tcp.block_frames import ANSWER, HEADER
 from wallaroo.connectors.tcp.confirmed import ConfirmedTcpSink
 
 from ..examples.readme import blocks  # noqa: TID252 - tests are not installed
@@ -55,20 +55,20 @@ def sink(address):
 def test_the_receiver_on_the_page(start, sink, tmp_path):
     one, other = sink("0" * 32), sink("1" * 32)
     receiver = start()
-    one.deliver(Batch(0, [b"zero ", b"and more"]))
-    one.deliver(Batch(3, [b"three"]))
+    one.deliver(OutputBlock(0, [b"zero ", b"and more"]))
+    one.deliver(OutputBlock(3, [b"three"]))
     one.close()
     receiver.kill()
     receiver.wait(PATIENCE)
     start()
-    # The first of another run, which had not heard that its batch was confirmed.
-    one.deliver(Batch(3, [b"three, computed anew"]))
-    one.deliver(Batch(4, [b""]))
+    # The first of another run, which had not heard that its block was confirmed.
+    one.deliver(OutputBlock(3, [b"three, computed anew"]))
+    one.deliver(OutputBlock(4, [b""]))
     one.close()
-    other.deliver(Batch(0, [b"zero of another"]))
+    other.deliver(OutputBlock(0, [b"zero of another"]))
     other.close()
     found = sqlite3.connect(tmp_path / "received.db")
-    rows = found.execute("SELECT number, body FROM batches ORDER BY number, body").fetchall()
+    rows = found.execute("SELECT number, body FROM blocks ORDER BY number, body").fetchall()
     found.close()
     assert rows == [(0, b"zero and more"), (0, b"zero of another"), (3, b"three"), (4, b"")]
 

@@ -117,6 +117,19 @@ def test_a_full_disk_is_waited_for_as_often_as_it_takes_and_uses_up_no_tries(run
         run.wait(LOST[0], done=0)
 
 
+def test_what_spark_lost_for_want_of_room_is_waited_for_though_it_does_not_say_so(run, notices, tmp_path, monkeypatch):
+    monkeypatch.setattr(comeback, "takes_nothing", lambda folder: folder == tmp_path)
+    assert all(run.wait(LOST[0], done=0) for _ in range(20))
+    assert notices == [
+        f"A disk is full: {LOST[0].text}. The application waits for room there; nothing is lost.",
+    ]
+    monkeypatch.undo()
+    monkeypatch.setattr(comeback, "_LONGEST_PAUSE", 0.001)
+    assert all(run.wait(LOST[0], done=0) for _ in range(4))
+    with pytest.raises(WallarooError):
+        run.wait(LOST[0], done=0)
+
+
 def test_other_failures_end_the_run(run, notices):
     assert not run.passes(FINAL)
     with pytest.raises(WallarooError, match="The application cannot go on: Pipeline 'p' failed"):

@@ -204,8 +204,8 @@ class Run:
         if first < self.log.end:
             self.sequencer.appended(0, first, self.log.end, 10 * (self.log.end - first))
 
-    def deliver(self, batch):
-        self.sent.append((batch.number, b"".join(batch.bodies).decode()))
+    def deliver(self, block):
+        self.sent.append((block.number, b"".join(block.bodies).decode()))
 
     def delivered(self, block):
         self.told.append(partial(self.sequencer.delivered, block))

@@ -112,8 +112,8 @@ def test_a_segment_that_is_gone_can_be_gone_without(tmp_path):
     assert present(tmp_path) == {index: message(index) for index in (0, 1, 2, 6, 7, 8)}
 
 
-def all_batches(directory, most):
-    """Return where batches of at most so many bytes end, and the messages in them."""
+def all_ranges(directory, most):
+    """Return where ranges of at most so many bytes end, and the messages in them."""
     reader = LogReader(directory)
     ends, found = [0], {}
     while ends[-1] < reader.end():
@@ -127,7 +127,7 @@ def all_batches(directory, most):
 
 
 @pytest.mark.parametrize("most", [1, 70, 1 << 20])
-def test_batches_go_on_behind_a_full_segment_that_lost_its_last_records(tmp_path, most):
+def test_ranges_go_on_behind_a_full_segment_that_lost_its_last_records(tmp_path, most):
     end = fill(tmp_path, [2, 2, 2, 2, 2, 2], segment_bytes=200)
     starts = segment_starts(tmp_path)
     assert len(starts) > 1
@@ -137,12 +137,12 @@ def test_batches_go_on_behind_a_full_segment_that_lost_its_last_records(tmp_path
         LogWriter(tmp_path)
     assert len(skip_damaged(tmp_path)) == 1
     LogWriter(tmp_path).close()
-    ends, found = all_batches(tmp_path, most)
+    ends, found = all_ranges(tmp_path, most)
     assert found == {index: message(index) for index in range(end) if not 2 <= index < starts[1]}
     assert (len(ends) == 1) == (most == 1 << 20)
 
 
-def test_a_batch_whose_messages_are_all_lost_is_passed(tmp_path):
+def test_a_range_whose_messages_are_all_lost_is_passed(tmp_path):
     fill(tmp_path, [3])
     with LogWriter(tmp_path) as writer:
         writer.advance_to(9)

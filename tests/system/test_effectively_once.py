@@ -1,4 +1,4 @@
-"""An application and a receiver that helps it, both killed in the middle of a batch: the output is complete, once.
+"""An application and a receiver that helps it, both killed in the middle of a block: the output is complete, once.
 
 While it runs: who could reach it, and what could others on the machine see of it?
 """
@@ -212,25 +212,25 @@ def test_an_application_and_its_receiver_are_killed_and_the_output_is_there_once
     app.send(run, 2000, "few")
     app.wait_for_everything(run)
 
-    # The line is cut when the receiver has a batch and the application does not know: it is sent again, and dropped.
+    # The line is cut when the receiver has a block and the application does not know: it is sent again, and dropped.
     app.line.answers = False
     app.send(run, 2000, "more")
-    run.wait_until(lambda: app.line.swallowed, "a batch at the receiver")
+    run.wait_until(lambda: app.line.swallowed, "a block at the receiver")
     app.line.answers = True
     app.line.cut()
-    run.wait_until(lambda: "is back; the batch was sent again." in run.output, "sending the batch again")
+    run.wait_until(lambda: "is back; the block was sent again." in run.output, "sending the block again")
     app.wait_for_everything(run)
 
-    # The application is killed while its receiver has a part of a large batch.
+    # The application is killed while its receiver has a part of a large block.
     app.line.hold_after(3_000_000)
     app.send(run, 12_000, "-" * 1000)
-    run.wait_until(app.line.is_held, "the middle of a batch")
+    run.wait_until(app.line.is_held, "the middle of a block")
     run.kill()
     app.line.hold_after(5_000_000)
 
-    # The receiver is killed while it is sent the batch again.
+    # The receiver is killed while it is sent the block again.
     run = app.start()
-    run.wait_until(app.line.is_held, "the middle of the batch once more")
+    run.wait_until(app.line.is_held, "the middle of the block once more")
     app.receiver.kill()
     app.start_receiver()
     app.line.hold_after(None)

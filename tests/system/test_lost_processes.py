@@ -1,39 +1,67 @@
-"""Spark's own processes die in the middle of a block: it is computed again, and the application goes on by itself."""
+"""Processes die in the middle of a block: it is computed again, and the application goes on by itself."""
 
 import pytest
 
-from .harness import busy_workers, family, send
-from .test_going_on import Sequences, expected, outcome, received, size
+from .harness import busy_workers, family, send, send_at_the_same_time
+from .test_going_on import Sequences, count_words_of_three_senders, expected, outcome, received, size, values_by_key
 
 
-@pytest.mark.timeout(600)
-def test_a_killed_worker_and_a_killed_jvm(machida, receiver, tmp_path):
-    app = Sequences(machida, receiver, tmp_path)
-    run = app.start()
-    before = app.messages.stream(["a", "b", "c"], 3000)
-    send(run.address("steps"), before)
-    run.wait_until(lambda: app.steps.size >= size(before), "the first messages")
+def more_messages(app, run, sent):
+    """Send messages of three senders at once, and wait until all have come out."""
+    streams = [app.messages.stream([f"{sender}{key}" for key in range(20)], 3000) for sender in "xyz"]
+    send_at_the_same_time(run.address("steps"), *streams)
+    sent += [message for stream in streams for message in stream]
+    run.wait_until(lambda: app.steps.size >= size(sent), "all steps")
 
+
+def kill_workers(app, run, sent):
+    """Kill workers in the middle of a block: the query starts again from the last commit."""
     held, gate = app.hold(run, "gate 1")
+    sent.append(held)
     waiting = gate.with_name(gate.name + ".waiting")
     waiting.unlink()
     for worker in busy_workers(run):
         worker.kill()
     run.wait_until(waiting.exists, "the same message at the gate again")
     gate.touch()
-    after = app.messages.stream(["a", "b", "c"], 3000)
-    send(run.address("steps"), after)
-    run.wait_until(lambda: app.steps.size >= size([*before, held, *after]), "the rest")
+    more_messages(app, run, sent)
+    run.wait_until(lambda: run.output.count("The application goes on.") >= 1, "going on")
 
-    last, gate = app.hold(run, "gate 2")
+
+def kill_jvm(app, run, sent):
+    """Kill the JVM, with all workers, in the middle of a block: it is started again, in the same run."""
+    held, gate = app.hold(run, "gate 2")
     (jvm,) = [process for process in family(run) if process.name() == "java"]
     jvm.kill()
+    meanwhile = app.messages.stream(["meanwhile"], 1000)
+    send(run.address("steps"), meanwhile)
+    before = size(sent)
+    sent += [held, *meanwhile]
     gate.touch()
-    run.wait_until(lambda: app.steps.size >= size([*before, held, *after, last]), "the message at the gate")
+    run.wait_until(lambda: app.steps.size >= size(sent), "the message at the gate, and what came meanwhile")
+    came = b"".join(map(bytes, app.steps.connections))[before:].decode()
+    assert came == "".join(map(outcome, [held, *meanwhile]))
     assert "Spark's process has ended unexpectedly: it was killed, by somebody or, for lack of memory," in run.output
-    run.wait_until(lambda: run.output.count("The application goes on.") >= 2, "going on")
+    run.wait_until(lambda: run.output.count("The application goes on.") >= 2, "going on once more")
+
+
+@pytest.mark.timeout(900)
+def test_whatever_dies_everything_comes_out_once_and_in_order(machida, receiver, tmp_path):
+    app = Sequences(machida, receiver, tmp_path)
+    run = app.start()
+    counts = count_words_of_three_senders(app, run)
+    sent = []
+    more_messages(app, run, sent)
+    kill_workers(app, run, sent)
+    kill_jvm(app, run, sent)
+    more_messages(app, run, sent)
+    assert "Traceback" not in run.output
+
+    # All of it, when everything is delivered and not all of it committed.
+    run.kill()
+    run = app.start()
+    more_messages(app, run, sent)
     run.stop()
     assert "Traceback" not in run.output
-    lines = app.steps.everything()
-    assert received(lines) == expected([*before, held, *after, last])
-    assert lines.decode().endswith(outcome(last))
+    assert received(app.steps.everything()) == expected(sent)
+    assert values_by_key(app.words.everything()) == counts

@@ -259,6 +259,54 @@ def test_printing_is_the_tests_own(capsys):
     assert capsys.readouterr().out == "why\n"
 
 
+greeting = "not set yet"
+
+
+def greeting_of_the_day(args):
+    global greeting  # noqa: PLW0603 - as programs do
+    greeting = "good morning"
+    suffix = "!" * len(args)
+
+    @wallaroo.computation("greet")
+    def greet(word):
+        return f"{greeting}, {word}"
+
+    class Shout:
+        def name(self):
+            return "shout"
+
+        def compute(self, text):
+            return text.upper() + suffix
+
+    @wallaroo.state_computation("number")
+    def number(text, state):
+        state.totals[text] = len(state.totals) + 1
+        return f"{state.totals[text]} {text}{suffix}", True
+
+    ab = wallaroo.ApplicationBuilder("Greetings")
+    ab.new_pipeline("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
+    ab.to(greet).to(Shout()).to_stateful(number, Totals, "totals")
+    ab.to_sink(wallaroo.TCPSinkConfig("127.0.0.1", "7002", wallaroo.encoder(str.encode)))
+    return ab.build()
+
+
+def test_what_application_setup_sets_and_defines_is_there(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "greeting", "not set yet")
+    outputs = testing.run(greeting_of_the_day, ["ann", "bob"], args=["one"])
+    assert outputs == ["1 GOOD MORNING, ANN!!", "2 GOOD MORNING, BOB!!"]
+
+
+def test_a_state_of_a_class_that_no_other_process_could_find():
+    class Local(Totals):
+        pass
+
+    ab = wallaroo.ApplicationBuilder("Local")
+    ab.new_pipeline("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
+    ab.to_stateful(count, Local, "totals")
+    with pytest.raises(testing.StepError, match=r"step 'count' failed .* cannot be saved: .*Local"):
+        testing.run(ab.build(), ["why"])
+
+
 def test_spark_is_not_needed():
     program = "import sys, wallaroo.testing; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

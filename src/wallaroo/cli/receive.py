@@ -17,7 +17,7 @@ from typing import NoReturn
 import click
 
 from wallaroo.cli import screen
-from wallaroo.cli.batches import Batches, BatchOutput, NotABatchError, Record
+from wallaroo.cli.blocks import BlockOutput, Blocks, NotABlockError, Record
 from wallaroo.cli.framing import FRAMING_NAMES, FRAMINGS
 from wallaroo.cli.network import Address, AddressType, address_of, listen
 from wallaroo.cli.reading import Data, Frames, Lines, Reading
@@ -132,7 +132,7 @@ class Receiver:
                 self._pass_on(reading, size)
             else:
                 self._end(connection, reading)
-        except NotABatchError as error:
+        except NotABlockError as error:
             self._warn(f"closed a connection: {error}")
             self._selector.unregister(connection)
             connection.close()
@@ -243,15 +243,15 @@ def command(  # noqa: PLR0913 - one argument for each option.
     goes_on = effectively_once and not count_only
     with screen.plain_errors(), listen(address) as listener, opened(path, emptied=not goes_on) as descriptor:
         write = _ignore if count_only else partial(write_all, descriptor)
-        batches = None
+        blocks = None
         if effectively_once:
             file = descriptor if path and goes_on else None
             record = Record(remember or (path.with_name(f"{path.name}.batches") if path and goes_on else None))
-            batches = BatchOutput(write, record, new_reading, file)
+            blocks = BlockOutput(write, record, new_reading, file)
         receiver = Receiver(
             listener,
             write,
-            (lambda connection: Batches(batches, connection)) if batches else (lambda _: new_reading()),
+            (lambda connection: Blocks(blocks, connection)) if blocks else (lambda _: new_reading()),
             until=Until(messages, seconds, idle),
         )
         signal.signal(signal.SIGTERM, _interrupt)
@@ -263,8 +263,8 @@ def command(  # noqa: PLR0913 - one argument for each option.
             write_all(descriptor, f"{receiver.tally.messages}\n".encode())
     if not quiet:
         _report(receiver.tally, "message" if chosen else "line")
-        if batches and batches.repeats:
-            screen.say(f"dropped what had come before: {screen.counted(batches.repeats, 'time')}")
+        if blocks and blocks.repeats:
+            screen.say(f"dropped what had come before: {screen.counted(blocks.repeats, 'time')}")
 
 
 def _ignore(_data: Data) -> None:

@@ -9,7 +9,6 @@ import click
 _ADDRESS = r"(\[[\da-fA-F:.]+\]|[^\s/,:\[\]]+):\d+"
 _MASTERS = re.compile(
     r"local(\[(\*|[1-9]\d*)(,[1-9]\d*)?\])?"
-    r"|local-cluster\[\d+,\d+,\d+\]"
     rf"|spark://{_ADDRESS}(,{_ADDRESS})*"
     r"|yarn|k8s://\S+"
 )

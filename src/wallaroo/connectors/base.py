@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from wallaroo.connectors.batch import Batch
+from wallaroo.connectors.output_block import OutputBlock
 
 if TYPE_CHECKING:
     import threading
@@ -204,18 +204,18 @@ class RangedKind(SourceKind):
 
 
 class SinkConnection(Protocol):
-    """Delivers the encoded messages of batches, in order. When it is made, it connects nowhere yet."""
+    """Delivers the encoded messages of blocks, in order. When it is made, it connects nowhere yet."""
 
     name: str
     """Where it delivers to: known in the ledger and shown to people by this name. Sinks of the same name share one."""
 
     def connect(self) -> None:
-        """Look for the receiver ahead of the first batch, for as long as it takes."""
+        """Look for the receiver ahead of the first block, for as long as it takes."""
 
-    def deliver(self, batch: Batch) -> None:
-        """Deliver one batch; wait for the receiver as long as it takes, or raise StoppedError.
+    def deliver(self, block: OutputBlock) -> None:
+        """Deliver one block; wait for the receiver as long as it takes, or raise StoppedError.
 
-        It has arrived for good when this returns. The batch has its bytes in `bodies`, and one by one in `messages()`.
+        It has arrived for good when this returns. The block has its bytes in `bodies`, and one by one in `messages()`.
         The same number may come again after a crash, with the same messages: `effectively_once` asks for sinks that
         see to it that the receiver has them once.
         """
@@ -232,9 +232,9 @@ class SinkContext:
     """Set when receivers are not to be waited for any more."""
     notice: Notice
     application: str
-    """The id of the state that the outputs come from: another one after a fresh start, whose batches count anew."""
+    """The id of the state that the outputs come from: another one after a fresh start, whose blocks count anew."""
     effectively_once: bool = False
-    """Whether receivers are to have every batch once, and take part in that."""
+    """Whether receivers are to have every block once, and take part in that."""
 
 
 class SinkKind(ABC):

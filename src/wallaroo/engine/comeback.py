@@ -15,10 +15,10 @@ from wallaroo.connectors.base import Notice
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.failure import Failure, Kind
 from wallaroo.engine.spark.failures import cannot_go_on
-from wallaroo.files import room_in
+from wallaroo.files import room_in, takes_nothing
 
 ENOUGH_ROOM = 16 << 20
-"""How many bytes must be free before a query is started again. New state stores take four of these MiB each."""
+"""How many bytes must be free before a query is started again: with less, it would soon fail for the same reason."""
 
 _TRIES = 4
 _MOST_FATAL_CALLS = 10
@@ -63,7 +63,8 @@ class Comeback:
             WallarooError: The failure is not one that passes, or it came too often, or for too many messages.
         """
         self.progress(done)
-        if failure.kind == Kind.NO_ROOM:
+        if failure.kind == Kind.NO_ROOM or (failure.kind == Kind.LOST and any(map(takes_nothing, self._folders))):
+            # Spark does not tell the one from the other.
             self._waits += 1
             return self._room_comes(failure.text)
         self._take_note_of(fatal_calls or {})

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 from enum import StrEnum
 from typing import NamedTuple
 
 from wallaroo.errors import WallarooError
+from wallaroo.files import NO_ROOM
 from wallaroo.ingress.client import IngressAwayError
-
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What the system says where there is no room: on the disk, within a quota, or within a limit on files."""
 
 
 class Kind(StrEnum):
@@ -38,6 +35,7 @@ def failure_of(error: BaseException) -> Failure:
 
     >>> failure_of(WallarooError("The log is damaged."))
     Failure(kind=<Kind.FINAL: 'final'>, text='The log is damaged.')
+    >>> import errno
     >>> failure_of(OSError(errno.ENOSPC, "No space left on device", "/data/states/1")).kind
     <Kind.NO_ROOM: 'no room'>
     >>> failure_of(ConnectionResetError("gone")).kind, failure_of(ValueError(3)).kind

@@ -1,4 +1,4 @@
-"""The TCP sink that has its batches confirmed, against receivers that do so, or fail to."""
+"""The TCP sink that has its blocks confirmed, against receivers that do so, or fail to."""
 
 import queue
 import socket
@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from wallaroo.connectors.base import StoppedError
-from wallaroo.connectors.batch import Batch
+from wallaroo.connectors.output_block import OutputBlock
 from wallaroo.connectors.tcp.confirmed import ConfirmedTcpSink
 
 PATIENCE = 60
@@ -19,7 +19,7 @@ LARGE = bytes(range(256)) * 80_000
 
 
 class Running:
-    """A sink whose batches are delivered by a thread of its own, and its receiver's ends of the connections."""
+    """A sink whose blocks are delivered by a thread of its own, and its receiver's ends of the connections."""
 
     def __init__(self, stack):
         self._stack = stack
@@ -36,7 +36,7 @@ class Running:
 
         def run():
             try:
-                self.tcp.deliver(Batch(number, bodies))
+                self.tcp.deliver(OutputBlock(number, bodies))
             except Exception as error:  # noqa: BLE001 - handed to the test
                 outcome.put(error)
             else:
@@ -68,12 +68,12 @@ def receive(connection, size):
 
 
 def frame(sink, number, body):
-    """Return a framed batch as docs/sinks.md describes it."""
+    """Return a framed block as docs/sinks.md describes it."""
     stream = uuid.uuid5(uuid.UUID(APPLICATION), sink.tcp.name).bytes
     return b"WAL1" + stream + struct.pack(">QQ", number, len(body)) + body
 
 
-def test_a_batch_is_framed_and_delivered_when_it_is_confirmed(sink):
+def test_a_block_is_framed_and_delivered_when_it_is_confirmed(sink):
     done = sink.deliver(258, b"begin", b"", LARGE, b"end")
     expected = frame(sink, 258, b"begin" + LARGE + b"end")
     connection = sink.accept()
@@ -89,7 +89,7 @@ def test_a_batch_is_framed_and_delivered_when_it_is_confirmed(sink):
 
 
 @pytest.mark.parametrize("answer", [b"", b"\0\0\0", (6).to_bytes(8, "big"), b"thank you"])
-def test_a_batch_that_is_not_confirmed_is_sent_again(sink, answer):
+def test_a_block_that_is_not_confirmed_is_sent_again(sink, answer):
     done = sink.deliver(7, b"hello")
     expected = frame(sink, 7, b"hello")
     with sink.accept() as connection:
@@ -100,10 +100,10 @@ def test_a_batch_that_is_not_confirmed_is_sent_again(sink, answer):
     connection.sendall((7).to_bytes(8, "big"))
     assert done() is None
     assert sink.notices.get(timeout=PATIENCE).startswith(f"Lost the receiver at {sink.tcp.name} (it c")
-    assert sink.notices.get(timeout=PATIENCE) == f"The receiver at {sink.tcp.name} is back; the batch was sent again."
+    assert sink.notices.get(timeout=PATIENCE) == f"The receiver at {sink.tcp.name} is back; the block was sent again."
 
 
-def test_what_was_read_of_a_batch_is_sent_again_too(sink):
+def test_what_was_read_of_a_block_is_sent_again_too(sink):
     done = sink.deliver(7, LARGE)
     expected = frame(sink, 7, LARGE)
     with sink.accept() as connection:
@@ -135,11 +135,11 @@ def test_a_receiver_that_knows_nothing_of_confirming_is_told_once(sink, monkeypa
     receive(connection, len(frame(sink, 7, b"hello")))
     connection.sendall((7).to_bytes(8, "big"))
     assert done() is None
-    assert sink.notices.get(timeout=PATIENCE) == f"The receiver at {sink.tcp.name} has confirmed the batch."
+    assert sink.notices.get(timeout=PATIENCE) == f"The receiver at {sink.tcp.name} has confirmed the block."
     assert sink.notices.empty()
 
 
-def test_stopping_while_a_batch_is_not_confirmed(sink, monkeypatch):
+def test_stopping_while_a_block_is_not_confirmed(sink, monkeypatch):
     monkeypatch.setattr("wallaroo.connectors.tcp.sink._PATIENCE_WHEN_STOPPING_SECONDS", 0.1)
     monkeypatch.setattr("wallaroo.connectors.tcp.sink._LOOK_AROUND_SECONDS", 0.01)
     done = sink.deliver(7, b"hello")

@@ -14,7 +14,7 @@ from itertools import islice
 import pytest
 
 from wallaroo.connectors.base import StoppedError
-from wallaroo.connectors.batch import Batch
+from wallaroo.connectors.output_block import OutputBlock
 from wallaroo.connectors.tcp.sink import TcpSink, _pauses
 
 from ...ports import free_port  # noqa: TID252 - tests are not installed
@@ -24,7 +24,7 @@ LARGE = bytes(range(256)) * 80_000  # 20 MB: more than the buffers of a connecti
 
 
 class Sink:
-    """A sink whose batches are delivered by a thread of its own, as the engine's are."""
+    """A sink whose blocks are delivered by a thread of its own, as the engine's are."""
 
     def __init__(self, address):
         self.stopping = threading.Event()
@@ -33,14 +33,14 @@ class Sink:
         self._threads = []
 
     def deliver(self, *bodies, number=0, note=lambda *_: None, done=(0, 0)):
-        """Start to deliver a batch; return the function that waits for the end and returns the error, if any."""
+        """Start to deliver a block; return the function that waits for the end and returns the error, if any."""
         outcome = queue.Queue()
-        batch = Batch(number, bodies, note)
-        batch.go_on(*done)
+        block = OutputBlock(number, bodies, note)
+        block.go_on(*done)
 
         def run():
             try:
-                self.tcp.deliver(batch)
+                self.tcp.deliver(block)
             except Exception as error:  # noqa: BLE001 - handed to the test
                 outcome.put(error)
             else:
@@ -110,20 +110,20 @@ def free_address():
     return "127.0.0.1", free_port()
 
 
-def test_batches_arrive_whole_and_in_order_on_one_connection(sink, accept):
-    batches = [[b"batch %d body %d;" % (batch, body) for body in range(5)] for batch in range(20)]
+def test_blocks_arrive_whole_and_in_order_on_one_connection(sink, accept):
+    blocks = [[b"block %d body %d;" % (block, body) for body in range(5)] for block in range(20)]
     connection = None
-    for batch in batches:
-        done = sink.deliver(*batch)
+    for block in blocks:
+        done = sink.deliver(*block)
         connection = connection or accept()
-        assert receive(connection, len(b"".join(batch))) == b"".join(batch)
+        assert receive(connection, len(b"".join(block))) == b"".join(block)
         assert done() is None
     sink.tcp.close()
     assert receive(connection, 1) == b""
     assert sink.notices.empty()
 
 
-def test_a_large_batch_arrives_whole(sink, accept):
+def test_a_large_block_arrives_whole(sink, accept):
     done = sink.deliver(b"begin", LARGE, b"", LARGE, b"end")
     expected = b"begin" + 2 * LARGE + b"end"
     assert receive(accept(), len(expected)) == expected
@@ -177,7 +177,7 @@ def test_a_receiver_that_is_not_there_yet_is_waited_for(make_sink):
 
 @pytest.mark.parametrize("how", ["in good order", "with data unread", "by a reset"])
 @pytest.mark.parametrize("size", [1, 100_000, len(LARGE)])
-def test_a_receiver_that_closes_between_batches_gets_the_next_one_on_a_new_connection(sink, accept, how, size):
+def test_a_receiver_that_closes_between_blocks_gets_the_next_one_on_a_new_connection(sink, accept, how, size):
     done = sink.deliver(b"first")
     connection = accept()
     assert done() is None
@@ -191,7 +191,7 @@ def test_a_receiver_that_closes_between_batches_gets_the_next_one_on_a_new_conne
     assert receive(accept(), size) == second
     assert done() is None
     assert "Lost the receiver at 127.0.0.1:" in sink.notices.get(timeout=PATIENCE)
-    assert sink.notices.get(timeout=PATIENCE).endswith(" is back; the batch was sent again.")
+    assert sink.notices.get(timeout=PATIENCE).endswith(" is back; the block was sent again.")
     assert sink.notices.empty()
 
 
@@ -208,7 +208,7 @@ sys.stdin.read()
 """
 
 
-def test_a_receiver_killed_while_it_reads_gets_the_whole_batch_when_it_is_back(make_sink):
+def test_a_receiver_killed_while_it_reads_gets_the_whole_block_when_it_is_back(make_sink):
     address = free_address()
     sink = make_sink(address)
     command = [sys.executable, "-c", RECEIVER, str(address[1])]
@@ -218,7 +218,7 @@ def test_a_receiver_killed_while_it_reads_gets_the_whole_batch_when_it_is_back(m
         assert receiver.stdout.readline() == "reading\n"
         receiver.send_signal(signal.SIGKILL)
         assert receiver.wait(PATIENCE) == -signal.SIGKILL
-    assert "the whole batch is sent again when it is back" in sink.notices.get(timeout=PATIENCE)
+    assert "the whole block is sent again when it is back" in sink.notices.get(timeout=PATIENCE)
     with socket.create_server(address) as server:
         connection, _ = server.accept()
         with connection:
@@ -262,10 +262,10 @@ def border(number):
     return len(begin), zlib.crc32(begin)
 
 
-class TestHowFarABatchHasGot:
+class TestHowFarABlockHasGot:
     @pytest.fixture(autouse=True)
     def _little_on_its_way(self, server):
-        # Connections inherit it. By itself, the system may take in a whole batch for a receiver that has read much.
+        # Connections inherit it. By itself, the system may take in a whole block for a receiver that has read much.
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
 
     def test_is_noted_at_the_borders_that_the_receivers_machine_has_acknowledged(self, sink, accept):
@@ -342,16 +342,16 @@ class TestTelling:
         assert done() is None
         told = [sink.notices.get(timeout=PATIENCE), sink.notices.get(timeout=PATIENCE)]
         assert told[0].startswith(f"Lost the receiver at {sink.tcp.name} (")
-        assert told[1] == f"The receiver at {sink.tcp.name} is back; the batch was sent again."
+        assert told[1] == f"The receiver at {sink.tcp.name} is back; the block was sent again."
         assert sink.notices.empty()
 
-    def test_a_receiver_that_takes_a_batch_with_each_connection_is_told_once_in_a_while(
+    def test_a_receiver_that_takes_a_block_with_each_connection_is_told_once_in_a_while(
         self, sink, accept, monkeypatch
     ):
         def lose_one():
-            done = sink.deliver(b"batch")
+            done = sink.deliver(b"block")
             with accept() as connection:
-                assert receive(connection, 5) == b"batch"
+                assert receive(connection, 5) == b"block"
                 assert done() is None
 
         for _ in range(5):
@@ -394,7 +394,7 @@ class TestStopping:
         sink.stopping.set()
         assert isinstance(done(), StoppedError)
 
-    def test_a_batch_that_is_being_read_is_finished(self, sink, accept, monkeypatch):
+    def test_a_block_that_is_being_read_is_finished(self, sink, accept, monkeypatch):
         # Whoever reads may have to wait for the machine.
         monkeypatch.setattr("wallaroo.connectors.tcp.sink._PATIENCE_WHEN_STOPPING_SECONDS", PATIENCE)
         done = sink.deliver(LARGE)

@@ -199,12 +199,12 @@ class Follower:
 
 def test_whoever_follows_the_file_gets_whole_letters(letters, records, path):
     payloads = [b"%d " % number + b"x" * 100_000 for number in range(20)]
-    batches = [records(*payloads) for _ in range(10)]
+    blocks = [records(*payloads) for _ in range(10)]
     follower = Follower(path)
 
     def add_all():
-        for batch in batches:
-            letters.add(batch)
+        for block in blocks:
+            letters.add(block)
 
     writer = threading.Thread(target=add_all)
     writer.start()
@@ -213,19 +213,19 @@ def test_whoever_follows_the_file_gets_whole_letters(letters, records, path):
         found += [payload_of(json.loads(line)) for line in follower.lines()]
     writer.join()
     assert found == payloads * 10
-    # A crash in the middle of a write, and its batch once more: nothing is missing but what has been torn.
+    # A crash in the middle of a write, and its block once more: nothing is missing but what has been torn.
     torn = path.read_bytes()[:150_000].rpartition(b"\n")[2]
     with path.open("ab") as file:
         file.write(torn)
     assert follower.lines() == []
-    letters.add(batches[0])
+    letters.add(blocks[0])
     broken, *whole = follower.lines()
     assert broken == torn
     assert [payload_of(json.loads(line)) for line in whole] == payloads
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"id": "torn'])
-def test_the_letters_of_a_batch_are_written_at_once(letters, records, path, monkeypatch, torn):
+def test_the_letters_of_a_block_are_written_at_once(letters, records, path, monkeypatch, torn):
     path.write_bytes(torn)
     write, written = os.write, []
 

@@ -12,7 +12,7 @@ import pytest
 from tests.engine.delivery.told import Told
 
 from wallaroo.connectors.base import StoppedError
-from wallaroo.connectors.tcp.batch_frames import ANSWER, HEADER, MAGIC
+from wallaroo.connectors.tcp.block_frames import ANSWER, HEADER, MAGIC
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.hand_ins import HandIns
 from wallaroo.engine.delivery.ledger import Ledger
@@ -186,8 +186,8 @@ def test_a_crash_between_sending_and_the_ledger_repeats_that_block_and_no_other(
             with pytest.raises(CrashError):
                 egress.deliver(1, [sent(0, b"two ")])
     with start() as egress:
-        for batch, body in enumerate([b"one ", b"two ", b"three "]):
-            egress.deliver(batch, [sent(0, body)])
+        for block, body in enumerate([b"one ", b"two ", b"three "]):
+            egress.deliver(block, [sent(0, body)])
     assert accept_all(servers[0]) == [b"one two ", b"two three "]
 
 
@@ -200,7 +200,7 @@ class TestKilledInTheMiddleOfABlock:
     @pytest.fixture
     def killed(self, start, servers, stopping, tmp_path):
         """Return the home of a run that was killed when its receiver had read 5 MB of a block."""
-        # Connections inherit it. By itself, the system may take in a whole batch for a receiver that has read much.
+        # Connections inherit it. By itself, the system may take in a whole block for a receiver that has read much.
         servers[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         with ExitStack() as stack:
             egress = stack.enter_context(start())
@@ -225,12 +225,12 @@ class TestKilledInTheMiddleOfABlock:
                 time.sleep(0.01)
             yield left
 
-    def sent_again(self, start, server, home, batch, bodies):
+    def sent_again(self, start, server, home, block, bodies):
         received = []
         reading = threading.Thread(target=lambda: received.extend(accept_one(server)))
         reading.start()
         with start(home) as egress:
-            egress.deliver(batch, [sent(0, body, part=part) for part, body in enumerate(bodies)])
+            egress.deliver(block, [sent(0, body, part=part) for part, body in enumerate(bodies)])
         reading.join(PATIENCE)
         return b"".join(received)
 
@@ -240,18 +240,18 @@ class TestKilledInTheMiddleOfABlock:
         assert len(rest) % 1_000_000 == 0
         assert len(rest) <= 15_000_000
 
-    def test_another_batch_is_sent_as_a_whole(self, killed, start, servers):
+    def test_another_block_is_sent_as_a_whole(self, killed, start, servers):
         assert self.sent_again(start, servers[0], killed, 4, self.BODIES) == self.WHOLE
 
-    def test_a_batch_that_came_out_different_is_sent_as_a_whole(self, killed, start, servers):
+    def test_a_block_that_came_out_different_is_sent_as_a_whole(self, killed, start, servers):
         bodies = [b"!" + self.BODIES[0][1:], *self.BODIES[1:]]
         assert self.sent_again(start, servers[0], killed, 3, bodies) == b"".join(bodies)
 
 
 class TestEffectivelyOnce:
     def answering(self, server, connections=1):
-        """Take framed batches and confirm them, in a thread; return the list they are put into."""
-        batches = []
+        """Take framed blocks and confirm them, in a thread; return the list they are put into."""
+        blocks = []
 
         def run():
             for _ in range(connections):
@@ -260,14 +260,14 @@ class TestEffectivelyOnce:
                     while header := stream.read(HEADER.size):
                         magic, stream_of, number, size = HEADER.unpack(header)
                         assert magic == MAGIC
-                        batches.append((stream_of, number, stream.read(size)))
+                        blocks.append((stream_of, number, stream.read(size)))
                         connection.sendall(ANSWER.pack(number))
 
         thread = threading.Thread(target=run)
         thread.start()
-        return batches, thread
+        return blocks, thread
 
-    def test_batches_carry_their_ids(self, start, servers):
+    def test_blocks_carry_their_ids(self, start, servers):
         (one, thread), (other, other_thread) = self.answering(servers[0], 2), self.answering(servers[1])
         with start(effectively_once=True) as egress:
             egress.deliver(0, [sent(0, b"p0 "), sent(1, b"other"), sent(2, b"q0 ")])
@@ -298,13 +298,13 @@ class TestEffectivelyOnce:
         ]
 
     def test_a_state_that_starts_afresh_is_another_stream(self, start, servers, tmp_path):
-        batches, thread = self.answering(servers[0], 2)
+        blocks, thread = self.answering(servers[0], 2)
         for name in ("home", "new home"):
             (tmp_path / name).mkdir()
             with start(tmp_path / name, effectively_once=True) as egress:
                 egress.deliver(0, [sent(0, b"first")])
         thread.join(PATIENCE)
-        [(before, *_), (after, *_)] = batches
+        [(before, *_), (after, *_)] = blocks
         assert before != after
 
 

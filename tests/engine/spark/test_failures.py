@@ -109,11 +109,9 @@ class Throwable:
             ("wallaroo.BlockSource$IngressLost", "The process that accepts connections has closed the line"),
             Kind.INGRESS,
         ),
-        (("java.io.IOException", "No space left on device"), Kind.NO_ROOM),
-        (("java.nio.file.FileSystemException", "/tmp/x: Disk quota exceeded"), Kind.NO_ROOM),
+        # Words are not looked at: somebody may quote what another process said.
+        (("java.io.IOException", "No space left on device"), Kind.LOST),
         (("java.io.IOException", "Connection reset"), Kind.LOST),
-        # Not of a file: somebody quotes what another process said.
-        (("java.lang.RuntimeException", "No space left on device"), Kind.LOST),
         (("java.io.EOFException", None), Kind.LOST),
     ],
 )

@@ -12,7 +12,7 @@ from wallaroo.engine.transport.serializer import Serializer
 
 WORKERS = 3
 KEYS = [*"abcdefgh", None, 1, ("a", 2)]
-batches = st.dictionaries(st.sampled_from(KEYS), st.tuples(st.booleans(), st.integers(0, 400)), max_size=5)
+blocks = st.dictionaries(st.sampled_from(KEYS), st.tuples(st.booleans(), st.integers(0, 400)), max_size=5)
 workers = st.integers(0, WORKERS - 1)
 
 
@@ -32,16 +32,16 @@ class CountingStore(MemoryStore):
         super().write_entry(number, data)
 
 
-def change(bucket, batch, stamp):
+def change(bucket, block, stamp):
     """Change the live objects in place, as user code does; return the keys that are to be saved."""
-    for key, (_, size) in batch.items():
+    for key, (_, size) in block.items():
         bucket.objects.setdefault(key, []).append((stamp, "x" * size))
         del bucket.objects[key][:-3]
-    return {key for key, (save, _) in batch.items() if save}
+    return {key for key, (save, _) in block.items() if save}
 
 
 class LaggingWorkers(RuleBasedStateMachine):
-    """Several workers hold live copies of one bucket; any of them may get the next batch."""
+    """Several workers hold live copies of one bucket; any of them may get the next block."""
 
     @initialize()
     def begin(self):
@@ -53,41 +53,41 @@ class LaggingWorkers(RuleBasedStateMachine):
         self.runs = 0
         self.log = StateLog(Serializer(), "run 0")
 
-    def attempt(self, worker, batch, store):
+    def attempt(self, worker, block, store):
         self.stamp += 1
         bucket = self.log.open(store, self.live.pop(worker, None))
         assert bucket.objects == self.model
-        saved = change(bucket, batch, self.stamp)
-        self.log.save(bucket, store, saved, set(batch))
+        saved = change(bucket, block, self.stamp)
+        self.log.save(bucket, store, saved, set(block))
         self.live[worker] = bucket
         return bucket
 
-    @rule(worker=workers, batch=batches)
-    def run_batch(self, worker, batch):
-        bucket = self.attempt(worker, batch, self.store)
+    @rule(worker=workers, block=blocks)
+    def run_block(self, worker, block):
+        bucket = self.attempt(worker, block, self.store)
         self.model = copy.deepcopy(bucket.objects)
-        self.durable.update({key: self.model[key] for key, (save, _) in batch.items() if save})
+        self.durable.update({key: self.model[key] for key, (save, _) in block.items() if save})
 
-    @rule(worker=workers, batch=batches, times=st.integers(60, 70))
-    def leave_the_others_far_behind(self, worker, batch, times):
+    @rule(worker=workers, block=blocks, times=st.integers(60, 70))
+    def leave_the_others_far_behind(self, worker, block, times):
         for _ in range(times):
-            self.run_batch(worker, batch)
+            self.run_block(worker, block)
 
-    @rule(worker=workers, batch=batches, times=st.integers(1, 3))
-    def fail_after_saving(self, worker, batch, times):
-        """The worker keeps what it made, but the batch is never committed."""
+    @rule(worker=workers, block=blocks, times=st.integers(1, 3))
+    def fail_after_saving(self, worker, block, times):
+        """The worker keeps what it made, but the block is never committed."""
         before = copy.deepcopy(self.model)
         aside = copy.deepcopy(self.store)
         for _ in range(times):
-            bucket = self.attempt(worker, batch, aside)
+            bucket = self.attempt(worker, block, aside)
             self.model = copy.deepcopy(bucket.objects)
         self.model = before
 
-    @rule(worker=workers, batch=batches)
-    def fail_half_way(self, worker, batch):
+    @rule(worker=workers, block=blocks)
+    def fail_half_way(self, worker, block):
         """The worker had taken its live copy out before it began to change it."""
         bucket = self.log.open(self.store, self.live.pop(worker, None))
-        change(bucket, batch, "half-way")
+        change(bucket, block, "half-way")
 
     @rule(worker=workers)
     def look(self, worker):
@@ -126,7 +126,7 @@ TestLaggingWorkers = LaggingWorkers.TestCase
 
 
 def run_many(choose, rounds, store=None):
-    """Run `rounds` batches of the keys that `choose` picks; return the log, the store, the states and what it cost."""
+    """Run `rounds` blocks of the keys that `choose` picks; return the log, the store, the states and what it cost."""
     log, store = StateLog(Serializer(), "run"), store or CountingStore()
     bucket = None
     most = changed = 0
@@ -177,7 +177,7 @@ def test_one_key_is_always_one_entry():
     assert store.written < 1.5 * changed
 
 
-def test_batches_of_very_different_sizes():
+def test_blocks_of_very_different_sizes():
     chance = random.Random(2)
 
     def choose(_):
@@ -208,7 +208,7 @@ def test_passing_states_do_not_pile_up():
     assert sum(map(len, store.entries.values())) < 500
 
 
-def test_a_batch_that_changes_nothing_makes_a_version_without_an_entry():
+def test_a_block_that_changes_nothing_makes_a_version_without_an_entry():
     log, store = StateLog(Serializer(), "run"), MemoryStore()
     bucket = log.open(store, None)
     log.save(bucket, store, set(), set())
@@ -253,8 +253,8 @@ def test_states_come_back_as_fresh_copies():
 
 
 @settings(deadline=None)
-@given(st.lists(batches, max_size=30))
-def test_an_applications_own_serialisation_is_used(batches):
+@given(st.lists(blocks, max_size=30))
+def test_an_applications_own_serialisation_is_used(blocks):
     def serialize(state):
         return repr(state).encode()
 
@@ -264,8 +264,8 @@ def test_an_applications_own_serialisation_is_used(batches):
     store = MemoryStore()
     log = StateLog(Serializer(serialize, deserialize), "run")
     bucket = log.open(store, None)
-    for stamp, batch in enumerate(batches):
-        log.save(bucket, store, change(bucket, batch, stamp), set(batch))
+    for stamp, block in enumerate(blocks):
+        log.save(bucket, store, change(bucket, block, stamp), set(block))
     fresh = log.open(store, None)
     assert fresh.objects == bucket.objects
     assert fresh.unsaved == bucket.unsaved

@@ -31,8 +31,8 @@ class Machine:
         self.log = StateLog(self.plan.serializer, run_id)
         self.live = None
 
-    def batch(self, *chunks):
-        """Run chunks of `{key: messages}` as one batch and return the outputs."""
+    def block(self, *chunks):
+        """Run chunks of `{key: messages}` as one block and return the outputs."""
         self.outputs.clear()
         run = BucketRun(self.log, self.store, self.log.open(self.store, self.live))
         for chunk in chunks:
@@ -91,10 +91,10 @@ def collect(message, state):
 def test_failing_messages_leave_no_trace(machine, failed, messages, before):
     good = [message for message in messages if message not in {"fail", "shape"}]
     tried, expected = machine(collect), machine(collect)
-    assert tried.batch({"k": before}) == expected.batch({"k": before})
-    assert tried.batch({"k": messages, "other": ["z"]}) == expected.batch({"k": good, "other": ["z"]})
+    assert tried.block({"k": before}) == expected.block({"k": before})
+    assert tried.block({"k": messages, "other": ["z"]}) == expected.block({"k": good, "other": ["z"]})
     assert tried.states == {**expected.states, "k": before + good}
-    assert tried.batch({"k": ["after"]}) == expected.batch({"k": ["after"]})
+    assert tried.block({"k": ["after"]}) == expected.block({"k": ["after"]})
     assert [message for message, _ in failed(tried)] == [repr(m) for m in messages if m in {"fail", "shape"}]
     assert tried.saved() == expected.saved()
 
@@ -110,15 +110,15 @@ def test_a_save_flag_that_is_neither_true_nor_false_is_a_failure(machine, failed
         return message, Neither() if message == "bad" else True
 
     tried = machine(compute)
-    assert tried.batch({"k": ["a", "bad", "b", "bad", "c"]}) == ["a", "b", "c"]
+    assert tried.block({"k": ["a", "bad", "b", "bad", "c"]}) == ["a", "b", "c"]
     assert tried.states == {"k": ["a", "b", "c"]}
     assert [error for _, error in failed(tried)] == ["ValueError: neither true nor false"] * 2
 
 
 def test_a_failure_in_a_later_chunk_keeps_what_the_earlier_ones_did(machine, failed):
     tried = machine(collect)
-    tried.batch({"k": ["0"]})
-    outputs = tried.batch({"k": ["a", "b"]}, {"j": ["x"], "k": ["c", "fail 1", "d"]}, {"k": ["fail 2", "e"]})
+    tried.block({"k": ["0"]})
+    outputs = tried.block({"k": ["a", "b"]}, {"j": ["x"], "k": ["c", "fail 1", "d"]}, {"k": ["fail 2", "e"]})
     assert outputs == [("a", 2), ("b", 3), ("x", 1), ("c", 4), ("d", 5), ("e", 6)]
     assert tried.states == {"k": ["0", *"abcde"], "j": ["x"]}
     assert failed(tried) == [("'fail 1'", "ValueError: fail 1"), ("'fail 2'", "ValueError: fail 2")]
@@ -133,7 +133,7 @@ def test_results_of_the_wrong_shape_are_failures(machine, dead_letters, result, 
 
     tried = machine(compute)
     before = ["bad"] if first == "failed before" else []
-    assert tried.batch({"k": [*before, "a", "bad", "b"]}) == ["a", "b"]
+    assert tried.block({"k": [*before, "a", "bad", "b"]}) == ["a", "b"]
     assert tried.states == {"k": ["a", "b"]}
     for record in dead_letters(taken(tried.outbox)):
         assert record["message"] == "'bad'"
@@ -148,7 +148,7 @@ def test_multi_steps_must_give_lists(machine, dead_letters, result):
         return (result if message == "bad" else [message, None, message]), True
 
     tried = machine(compute, multi=True)
-    assert tried.batch({"k": ["a", "bad", "b", "bad", "c"]}) == list("aabbcc")
+    assert tried.block({"k": ["a", "bad", "b", "bad", "c"]}) == list("aabbcc")
     assert tried.states == {"k": ["a", "b", "c"]}
     records = dead_letters(taken(tried.outbox))
     assert len(records) == 2
@@ -159,12 +159,12 @@ def test_multi_steps_must_give_lists(machine, dead_letters, result):
 def test_multi_steps_may_give_lists_tuples_and_none(machine):
     results = {"list": [1, None, 2], "tuple": (3, 4), "none": None, "empty": []}
     tried = machine(lambda message, state: (results[message], True), multi=True)
-    assert tried.batch({"k": list(results)}) == [1, 2, 3, 4]
+    assert tried.block({"k": list(results)}) == [1, 2, 3, 4]
 
 
 def test_none_is_no_output(machine):
     tried = machine(lambda message, state: (message or None, True))
-    assert tried.batch({"k": [1, 0, 2]}) == [1, 2]
+    assert tried.block({"k": [1, 0, 2]}) == [1, 2]
 
 
 def test_a_state_that_cannot_be_made_fails_its_messages(machine, failed):
@@ -176,21 +176,21 @@ def test_a_state_that_cannot_be_made_fails_its_messages(machine, failed):
         return []
 
     tried = machine(collect, state=state)
-    assert tried.batch({"k": ["a", "b"], "j": ["c"]}, {"k": ["d"]}) == []
+    assert tried.block({"k": ["a", "b"], "j": ["c"]}, {"k": ["d"]}) == []
     assert tried.states == {}
     assert failed(tried) == [(repr(message), "RuntimeError: no state today") for message in "abcd"]
     broken[0] = False
-    assert tried.batch({"k": ["e"]}) == [("e", 1)]
+    assert tried.block({"k": ["e"]}) == [("e", 1)]
 
 
 def test_a_state_of_none_is_refused_in_words(machine, failed):
     tried = machine(collect, state=lambda: None)
-    assert tried.batch({"k": ["a"]}) == []
+    assert tried.block({"k": ["a"]}) == []
     assert failed(tried) == [("'a'", "ValueError: making a state for 'state' gave None")]
 
 
 class TestUnpicklableStates:
-    """A state that cannot be serialised fails with the messages of the batch that made it so."""
+    """A state that cannot be serialised fails with the messages of the block that made it so."""
 
     @staticmethod
     def compute(message, state):
@@ -201,29 +201,29 @@ class TestUnpicklableStates:
 
     def test_the_key_goes_back_to_what_it_was(self, machine, failed):
         tried = machine(self.compute)
-        tried.batch({"k": ["a"], "j": ["b"]})
-        tried.batch({"k": ["c", "lock"], "j": ["d"]}, {"new": ["lock"]})
+        tried.block({"k": ["a"], "j": ["b"]})
+        tried.block({"k": ["c", "lock"], "j": ["d"]}, {"new": ["lock"]})
         assert tried.states == {"k": ["a"], "j": ["b", "d"]}
         assert sorted(message for message, _ in failed(tried)) == ["'c'", "'lock'", "'lock'"]
-        tried.batch({"k": ["e"], "new": ["f"]})
+        tried.block({"k": ["e"], "new": ["f"]})
         assert tried.states == tried.saved() == {"k": ["a", "e"], "j": ["b", "d"], "new": ["f"]}
 
     def test_a_message_that_had_failed_already_fails_once(self, machine, failed):
         tried = machine(self.compute)
-        tried.batch({"k": ["a"]})
-        tried.batch({"k": ["fail 1", "b", "fail 2", "lock", "fail 3"]})
+        tried.block({"k": ["a"]})
+        tried.block({"k": ["fail 1", "b", "fail 2", "lock", "fail 3"]})
         assert tried.states == {"k": ["a"]}
         assert sorted(message for message, _ in failed(tried)) == ["'b'", "'fail 1'", "'fail 2'", "'fail 3'", "'lock'"]
 
     def test_what_was_not_saved_before_stays_unsaved(self, machine):
         tried = machine(self.compute)
-        tried.batch({"k": ["a"], "j": ["a"]})
-        tried.batch({"k": ["unsaved"]})
-        tried.batch({"k": ["lock"], "j": ["b"]})
+        tried.block({"k": ["a"], "j": ["a"]})
+        tried.block({"k": ["unsaved"]})
+        tried.block({"k": ["lock"], "j": ["b"]})
         assert tried.states == {"k": ["a", "unsaved"], "j": ["a", "b"]}
         # So many entries that they are merged: the states of all keys are written again.
         for number in range(20):
-            tried.batch({f"key {number}": ["x"]})
+            tried.block({f"key {number}": ["x"]})
         assert tried.saved()["k"] == ["a"]
 
     def test_a_state_that_cannot_be_copied_is_made_again_from_its_messages(self, machine, failed):
@@ -236,7 +236,7 @@ class TestUnpicklableStates:
             return message, True
 
         tried = machine(compute)
-        tried.batch({"k": ["a", "lock", "fail", "b", "fail", "unlock"]})
+        tried.block({"k": ["a", "lock", "fail", "b", "fail", "unlock"]})
         assert tried.states == {"k": ["a", "b", "unlock"]}
         assert len(failed(tried)) == 2
 
@@ -244,11 +244,11 @@ class TestUnpicklableStates:
         tried = machine(self.compute)
         tried.store = FullStore()
         with pytest.raises(OSError, match="No space left"):
-            tried.batch({"k": ["a"]})
+            tried.block({"k": ["a"]})
         assert (failed(tried), tried.store.tries) == ([], 1)
 
         tried = machine(lambda message, state: (state.append(NoFile()), True))
-        tried.batch({"k": ["a"]})
+        tried.block({"k": ["a"]})
         assert [message for message, _ in failed(tried)] == ["'a'"]
 
 
@@ -270,27 +270,27 @@ class NoFile:
 class TestSaveStateFalse:
     def test_the_change_lives_on_in_this_run_only(self, machine):
         tried = machine(collect)
-        tried.batch({"k": ["a"], "j": ["unsaved"]})
-        tried.batch({"k": ["unsaved"]})
+        tried.block({"k": ["a"], "j": ["unsaved"]})
+        tried.block({"k": ["unsaved"]})
         assert tried.states == {"k": ["a", "unsaved"], "j": ["unsaved"]}
         assert tried.saved() == {"k": ["a"]}
         tried.start_run("another run")
-        assert tried.batch({"k": ["b"], "j": ["c"]}) == [("b", 2), ("c", 1)]
+        assert tried.block({"k": ["b"], "j": ["c"]}) == [("b", 2), ("c", 1)]
 
     def test_a_later_save_saves_it_too(self, machine):
         tried = machine(collect)
-        tried.batch({"k": ["unsaved"]})
-        tried.batch({"k": ["a"]})
+        tried.block({"k": ["unsaved"]})
+        tried.block({"k": ["a"]})
         assert tried.saved() == {"k": ["unsaved", "a"]}
 
-    def test_one_saving_message_saves_the_state_as_it_is_after_the_batch(self, machine):
+    def test_one_saving_message_saves_the_state_as_it_is_after_the_block(self, machine):
         tried = machine(collect)
-        tried.batch({"k": ["a", "unsaved"]}, {"k": ["unsaved"]})
+        tried.block({"k": ["a", "unsaved"]}, {"k": ["unsaved"]})
         assert tried.saved() == {"k": ["a", "unsaved", "unsaved"]}
 
     def test_a_failing_message_does_not_save(self, machine):
         tried = machine(collect)
-        tried.batch({"k": ["unsaved", "fail", "unsaved"]})
+        tried.block({"k": ["unsaved", "fail", "unsaved"]})
         assert tried.states == {"k": ["unsaved", "unsaved"]}
         assert tried.saved() == {}
 
@@ -305,14 +305,14 @@ history = st.lists(st.tuples(st.sampled_from(["go on", "move", "restart"]), st.l
 def test_as_if_the_failing_messages_had_never_come(machine, history):
     tried = machine(collect)
     states, durable = {}, {}
-    for number, (event, batch) in enumerate(history):
+    for number, (event, block) in enumerate(history):
         if event == "restart":
             tried.start_run(f"run {number}")
             states = copy.deepcopy(durable)
         elif event == "move":
             tried.live = None
         expected, save = [], set()
-        for chunk in batch:
+        for chunk in block:
             for key, messages in chunk.items():
                 for message in messages:
                     if message not in {"fail", "shape"}:
@@ -320,6 +320,6 @@ def test_as_if_the_failing_messages_had_never_come(machine, history):
                         expected.append((message, len(states[key])))
                         save |= {key} if message != "unsaved" else set()
         durable.update({key: list(states[key]) for key in save})
-        assert tried.batch(*batch) == expected
+        assert tried.block(*block) == expected
         assert {key: state for key, state in tried.states.items() if state} == states
         assert tried.saved() == durable

@@ -38,7 +38,7 @@ def decoder(bs):
 @wallaroo.computation(name="hold")
 def hold(word):
     if word.startswith("/"):
-        # Holds the whole batch until somebody makes the file.
+        # Holds the whole block until somebody makes the file.
         open(word + ".waiting", "w").close()
         while not os.path.exists(word):
             time.sleep(0.01)

@@ -61,7 +61,7 @@ def encode_count(data):
 def parse(text):
     key, number, more = text.split(" ", 2)
     if key == "wait":
-        # Holds the whole batch until somebody makes the file.
+        # Holds the whole block until somebody makes the file.
         open(more + ".waiting", "w").close()
         while not os.path.exists(more):
             time.sleep(0.01)

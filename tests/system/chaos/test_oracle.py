@@ -8,7 +8,7 @@ import pytest
 from .oracle import Known, Received, Sent, judge
 
 KEYS = ["a", "b", "c"]
-BATCHES = {0: 0, 1: 40, 2: 90, 3: 160}
+BLOCKS = {0: 0, 1: 40, 2: 90, 3: 160}
 """After how many messages each block ends."""
 
 
@@ -39,7 +39,7 @@ def lines(sent):
 
 def received(*connections, recorded=-1, part=(-1, 0)):
     """Return connections, the second and later ones made when the blocks were known and `recorded` was the last."""
-    known = [Known(), *[Known(recorded, BATCHES, part)] * len(connections)]
+    known = [Known(), *[Known(recorded, BLOCKS, part)] * len(connections)]
     return [Received(b"".join(lines), known) for lines, known in zip(connections, known, strict=False)]
 
 

@@ -1,7 +1,7 @@
-"""The TCP sink for receivers that help: batches in frames with their ids, each confirmed by the receiver.
+"""The TCP sink for receivers that help: blocks in frames with their ids, each confirmed by the receiver.
 
-A batch counts as delivered when the receiver has confirmed it. Until then it is sent again and again, as a whole, and
-the receiver drops what it already has: so it has each batch once, whoever dies when.
+A block counts as delivered when the receiver has confirmed it. Until then it is sent again and again, as a whole, and
+the receiver drops what it already has: so it has each block once, whoever dies when.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ import threading
 import time
 
 from wallaroo.connectors.base import Notice
-from wallaroo.connectors.batch import Batch
-from wallaroo.connectors.tcp.batch_frames import ANSWER, HEADER, MAGIC, stream_id
+from wallaroo.connectors.output_block import OutputBlock
+from wallaroo.connectors.tcp.block_frames import ANSWER, HEADER, MAGIC, stream_id
 from wallaroo.connectors.tcp.sink import TcpSink
 from wallaroo.connectors.troubles import Trouble
 
 _PATIENCE_SECONDS = 10.0
-_ENDED = "it closed the connection without confirming the batch"
+_ENDED = "it closed the connection without confirming the block"
 
 
 class ConfirmedTcpSink(TcpSink):
-    """Sends framed batches to a receiver at (host, port); `application` is the id of the state that they come from."""
+    """Sends framed blocks to a receiver at (host, port); `application` is the id of the state that they come from."""
 
     def __init__(self, host: str, port: int, stopping: threading.Event, notice: Notice, *, application: str) -> None:
         super().__init__(host, port, stopping, notice)
         self._stream = stream_id(application, self.name)
         self._unconfirmed = Trouble(notice)
 
-    def _transmit(self, connection: socket.socket, batch: Batch) -> None:
-        header = HEADER.pack(MAGIC, self._stream, batch.number, batch.size)
-        for part in (header, *batch.bodies):
+    def _transmit(self, connection: socket.socket, block: OutputBlock) -> None:
+        header = HEADER.pack(MAGIC, self._stream, block.number, block.size)
+        for part in (header, *block.bodies):
             self._send(connection, part, lambda _size: _raise_if_ended(connection))
         [number] = ANSWER.unpack(self._answer(connection))
-        if number != batch.number:
-            raise ConnectionError(f"it confirmed {number} instead of batch {batch.number}")
-        self._unconfirmed.is_over(f"The receiver at {self.name} has confirmed the batch.")
+        if number != block.number:
+            raise ConnectionError(f"it confirmed {number} instead of block {block.number}")
+        self._unconfirmed.is_over(f"The receiver at {self.name} has confirmed the block.")
 
     def _answer(self, connection: socket.socket) -> bytes:
         answer = b""
@@ -48,7 +48,7 @@ class ConfirmedTcpSink(TcpSink):
                 self._give_up_if_stuck(progress)
                 if time.monotonic() - progress > _PATIENCE_SECONDS:
                     self._unconfirmed.begins(
-                        f"The receiver at {self.name} was sent a batch {_PATIENCE_SECONDS:g} seconds ago and has not "
+                        f"The receiver at {self.name} was sent a block {_PATIENCE_SECONDS:g} seconds ago and has not "
                         "confirmed it. Is it one for --effectively-once?"
                     )
             else:

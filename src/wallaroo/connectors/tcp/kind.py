@@ -82,7 +82,7 @@ class TcpSinkKind(SinkKind):
             raise AddressError(f"{problem}the name {host!r} is not known ({why}). Give the receiver's name or address.")
 
     def connection(self, config: TCPSinkConfig, context: SinkContext) -> SinkConnection:
-        """Return what sends the bytes of batches, or, for effectively once, frames that the receiver confirms."""
+        """Return what sends the bytes of blocks, or, for effectively once, frames that the receiver confirms."""
         from wallaroo.connectors.tcp.confirmed import ConfirmedTcpSink  # noqa: PLC0415 - only the driver sends.
         from wallaroo.connectors.tcp.sink import TcpSink  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
 """The TCP sink: one connection to one receiver, kept as long as it lasts and made again when it breaks.
 
-A batch counts as delivered when the receiver's machine has acknowledged all of its bytes; on the way, it is noted how
-far it has got. When a connection breaks before the end, the whole batch is sent again on the next one: TCP does not
+A block counts as delivered when the receiver's machine has acknowledged all of its bytes; on the way, it is noted how
+far it has got. When a connection breaks before the end, the whole block is sent again on the next one: TCP does not
 tell how much of it was read.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from wallaroo.connectors.base import Notice, StoppedError
-from wallaroo.connectors.batch import Batch, Body
+from wallaroo.connectors.output_block import Body, OutputBlock
 from wallaroo.connectors.tcp.acknowledged import raise_if_broken, unacknowledged
 from wallaroo.connectors.tcp.dialing import dial
 from wallaroo.connectors.troubles import Trouble
@@ -44,37 +44,37 @@ class TcpSink:
         self._socket: socket.socket | None = None
         self._connecting = threading.Lock()
 
-    def deliver(self, batch: Batch) -> None:
-        """Send one batch."""
+    def deliver(self, block: OutputBlock) -> None:
+        """Send one block."""
         # A connection that has broken is made again at once, the first time.
         pauses = chain([0.0], _pauses())
         try:
-            while not self._attempt(batch):
+            while not self._attempt(block):
                 # A receiver that accepts and closes at once, for ever, is not to be asked without a pause.
                 self._stopping.wait(next(pauses))
         except StoppedError:
-            batch.begin_again()
+            block.begin_again()
             raise
-        self._broken.is_over(f"The receiver at {self.name} is back; the batch was sent again.")
+        self._broken.is_over(f"The receiver at {self.name} is back; the block was sent again.")
 
-    def _attempt(self, batch: Batch) -> bool:
-        """Send a batch on the connection there is, or a new one; tell whether it has arrived."""
+    def _attempt(self, block: OutputBlock) -> bool:
+        """Send a block on the connection there is, or a new one; tell whether it has arrived."""
         connection = self._connected()
         if self._interrupted:
-            batch.begin_again()
+            block.begin_again()
         try:
-            self._transmit(connection, batch)
+            self._transmit(connection, block)
         except OSError as error:
             self._drop()
             self._interrupted = True
             self._broken.begins(
-                f"Lost the receiver at {self.name} ({_plainly(error)}); the whole batch is sent again when it is back."
+                f"Lost the receiver at {self.name} ({_plainly(error)}); the whole block is sent again when it is back."
             )
             return False
         return True
 
     def connect(self) -> None:
-        """Connect ahead of the first batch, waiting for the receiver."""
+        """Connect ahead of the first block, waiting for the receiver."""
         with contextlib.suppress(StoppedError):
             self._connected()
 
@@ -125,16 +125,16 @@ class TcpSink:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_AT_MOST)
         return connection
 
-    def _transmit(self, connection: socket.socket, batch: Batch) -> None:
-        """Send what is left of a batch and wait until it is known to have arrived; raise OSError if it has not."""
-        sent = batch.done
+    def _transmit(self, connection: socket.socket, block: OutputBlock) -> None:
+        """Send what is left of a block and wait until it is known to have arrived; raise OSError if it has not."""
+        sent = block.done
 
         def look(size: int) -> None:
             nonlocal sent
             sent += size
-            batch.acknowledged(sent - unacknowledged(connection))
+            block.acknowledged(sent - unacknowledged(connection))
 
-        for body in batch.left:
+        for body in block.left:
             self._send(connection, body, look)
         self._wait_until_acknowledged(connection, look)
 

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from wallaroo.connectors.base import Notice, SinkConnection, SinkContext
-from wallaroo.connectors.batch import Batch
 from wallaroo.connectors.kinds import sink_kind
+from wallaroo.connectors.output_block import OutputBlock
 from wallaroo.engine.counts import Counts
 from wallaroo.engine.delivery.dead_letters import DeadLetters
 from wallaroo.engine.delivery.error_policy import ErrorPolicy
@@ -181,10 +181,10 @@ class Egress:
             self._keep(letters, block.ranges, number)
         for name, of_sink in outputs.items():
             if not self._ledger.has(name, number):
-                batch = self._batch(name, number, of_sink)
-                self._connections[name].deliver(batch)
+                for_sink = self._for_sink(name, number, of_sink)
+                self._connections[name].deliver(for_sink)
                 self._ledger.record(name, number)
-                self.counts.sent(name, sum(chunk.number for chunk in of_sink), batch.size)
+                self.counts.sent(name, sum(chunk.number for chunk in of_sink), for_sink.size)
         if number >= self._furthest:
             # What is computed again after a failure is no progress.
             self._furthest = number + 1
@@ -211,7 +211,7 @@ class Egress:
             return letter
         return {**letter, "positions": [min(each.first for each in mine), max(each.end for each in mine) - 1]}
 
-    def _batch(self, sink: str, number: int, chunks: list[Chunk]) -> Batch:
+    def _for_sink(self, sink: str, number: int, chunks: list[Chunk]) -> OutputBlock:
         """Return a block's outputs for a sink, which may go now, from where a run that was killed had got to."""
 
         def note(size: int, checksum: int) -> None:
@@ -222,7 +222,7 @@ class Egress:
                 if not size:
                     raise
 
-        batch = Batch(number, [chunk.body for chunk in chunks], note, [chunk.marks for chunk in chunks])
+        outputs = OutputBlock(number, [chunk.body for chunk in chunks], note, [chunk.marks for chunk in chunks])
         if self._effectively_once:
             # Receivers know blocks by their numbers: if a power failure took one that they have, others would get its
             # number, and be dropped as repeats.
@@ -230,5 +230,5 @@ class Egress:
                 self._on_disk = self._progress.force()
         else:
             _, size, checksum = self._ledger.part(sink, number)
-            batch.go_on(size, checksum)
-        return batch
+            outputs.go_on(size, checksum)
+        return outputs

@@ -146,7 +146,7 @@ public class Bridge {
    * As much of a socket as py4j needs, over a channel.
    *
    * Spark interrupts threads to stop a query. A socket is indifferent to that, and a channel in blocking mode would be
-   * closed while Python is still working on the batch. So the channel is in the other mode, and waits at a selector.
+   * closed while Python still needs it. So the channel is in the other mode, and waits at a selector.
    */
   static class UnixSocket extends Socket {
     private final SocketChannel channel;

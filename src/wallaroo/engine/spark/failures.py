@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -11,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.failure import NO_ROOM, Failure, Kind, failure_of
+from wallaroo.engine.failure import Failure, Kind, failure_of
 from wallaroo.engine.spark.plain_words import known_words, without_java
 from wallaroo.errors import DirectoryError, SparkStartError, WallarooError
 
@@ -22,7 +21,6 @@ _OUR_OWN = re.compile(r"wallaroo(?:\.\w+)*\.\w*Error: (.+)")
 """What our own code found in a worker or in the driver."""
 
 _INGRESS_LOST = "wallaroo.BlockSource$IngressLost"
-_OF_FILES = {"java.io.IOException", "java.io.FileNotFoundException", "java.nio.file.FileSystemException"}
 
 _TELLING = (
     # What Spark says of a worker that died.
@@ -73,15 +71,14 @@ def failure_of_start(error: Exception) -> Failure:
 
 
 def failure_of_throwable(throwable: Any) -> Failure:
-    """Return what something that the JVM has thrown means for the run."""
+    """Return what something that the JVM has thrown means for the run.
+
+    Java has no numbers for what the system says, so it cannot be known from here whether a disk is full.
+    """
     text = cause(str(throwable.toString()))
     while throwable is not None:
-        name, said = str(throwable.getClass().getName()), str(throwable.getMessage())
-        if name == _INGRESS_LOST:
-            return Failure(Kind.INGRESS, said)
-        # Java has no numbers for what the system says, only the system's own words.
-        if name in _OF_FILES and any(os.strerror(number) in said for number in NO_ROOM):
-            return Failure(Kind.NO_ROOM, said)
+        if throwable.getClass().getName() == _INGRESS_LOST:
+            return Failure(Kind.INGRESS, str(throwable.getMessage()))
         throwable = throwable.getCause()
     return Failure(Kind.LOST, text)
 

@@ -12,20 +12,13 @@ from wallaroo.errors import SparkStartError
 SPARK = "4.3"
 """The Spark that this release is made for: its streaming changes with every one."""
 
-_NEEDED = {
-    "pyspark": "pyspark",
-    "py4j": "py4j",
-    "pyarrow": "pyarrow",
-    "pandas": "pandas",
-    "google.protobuf": "protobuf",
-}
-"""Modules, each with the package that brings it."""
+_NEEDED = ("pyspark", "py4j", "pyarrow", "pandas")
 
 
 def check_packages() -> None:
     """Refuse an installation that cannot run an application."""
-    for module, package in _NEEDED.items():
-        if _place(module) is None:
+    for package in _NEEDED:
+        if _place(package) is None:
             raise SparkStartError(
                 f"The package {package} is not installed in this Python. Write: pip install --force-reinstall "
                 "wallaroo-spark, which brings all that is needed."
@@ -40,10 +33,7 @@ def check_packages() -> None:
 
 def _place(module: str) -> str | None:
     """Return the file of a module, None where there is no such module."""
-    try:
-        spec = find_spec(module)
-    except ModuleNotFoundError:
-        return None
+    spec = find_spec(module)
     return None if spec is None else spec.origin
 
 

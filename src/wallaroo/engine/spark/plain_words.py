@@ -30,10 +30,6 @@ _WORDS = {
     r"(?:ClassNotFoundException|NoClassDefFoundError): ([\w.$/]+)": (
         r"Spark knows no class \1. If a setting names it, check --spark-conf"
     ),
-    r"Stream is corrupted|Corruption: .*|SnapshotFileNotFound|CANNOT_READ_DELTA_FILE\w*": (
-        "the saved state cannot be read, for the disk has damaged it. Bring the directory back from a copy, or start "
-        "fresh with --reset"
-    ),
     r"ExecutorLostFailure \(executor (\S+) [^)]*\) Reason: ([^\n]*)": r"executor \1 of the cluster has ended (\2)",
     r"All masters are unresponsive": "the Spark master no longer answers. Start it again, or check what --master says",
 }

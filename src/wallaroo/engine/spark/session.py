@@ -26,7 +26,6 @@ from wallaroo.engine.spark.class_archive import ClassArchive
 from wallaroo.engine.spark.environment import environment, names_understood
 from wallaroo.engine.spark.failures import cause, last_words
 from wallaroo.engine.spark.jvm_classes import load_classes
-from wallaroo.engine.spark.local_files import quicken_local_files
 from wallaroo.engine.spark.plain_words import known_words, without_java
 from wallaroo.engine.spark.spark_home import spark_home, usable_cache
 from wallaroo.errors import SparkStartError
@@ -136,8 +135,6 @@ def spark_session(  # noqa: PLR0913, PLR0917 - the parts of a session
             jvm = running.enter_context(_jvm(settings, home, temporary, guarded=options.local))
             session = _session(settings, home, jvm, cache, local=options.local)
         with _stopped_in_order(session, jvm, archive):
-            if options.local:
-                quicken_local_files(session)
             yield session
 
 
@@ -187,7 +184,7 @@ def _session(settings: dict[str, str], home: Home, jvm: Jvm, cache: Path | None,
             f"All that it said is in {home.spark_log.parent}."
         ) from error
     finally:
-        # Spark would cancel the batch under way at a Ctrl-C, which is to finish it.
+        # Spark would cancel the query at a Ctrl-C, which is to finish the blocks under way.
         signal.signal(signal.SIGINT, interrupt)
     return SparkSession(context)
 

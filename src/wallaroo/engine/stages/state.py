@@ -1,17 +1,16 @@
 """State: live Python objects in the worker, with a durable log of their changes behind them.
 
-The keys of a bucket live together. In memory a bucket is a dictionary of live objects; in the state store it is
+The keys of a bucket live together. In memory a bucket is a dictionary of live objects; on the disk it is
 
 - a *head*: the version, the tokens of the latest versions, and a list of entries;
 - *entries*: each a pickle of the states of some keys. An entry holds what was *saved*, and, kept apart from it,
-  what was changed with `save_state` false: that is only *passing*, valid in this run (a bucket may move to
-  another worker from one block to the next, and must find it there), and forgotten when the application is
-  started again.
+  what was changed with `save_state` false: that is only *passing*, valid in this run (after a failure another
+  worker may have the bucket, and must find it there), and forgotten when the application is started again.
 
-Every block that touches a bucket makes a new version with a new random token. Live objects whose token is that
-of the head are exact. Live objects that are some versions behind, on the same line of tokens, read only the
-entries they missed. Anything else, such as what is left of an attempt that never committed, is dropped and
-loaded anew.
+Each time that changes of a bucket are written, it gets a new version with a new random token. Live objects whose
+token is that of the head are exact. Live objects that are some versions behind, on the same line of tokens, read only
+the entries they missed. Anything else, such as what is left of an attempt that never committed, is dropped and loaded
+anew.
 
 Small entries are merged into larger ones, eight at a time, so that a bucket has few entries, whatever its
 history, and a state is rewritten only a handful of times however large the bucket is.
@@ -89,8 +88,6 @@ class _Head:
     def load(cls, data: bytes | None) -> _Head:
         if data is None:
             return cls(0, [b""], [])
-        if not data.startswith(b"["):
-            return cls(*pickle.loads(data))  # As an earlier release has written it.
         version, tokens, entries = json.loads(data)
         return cls(version, list(map(bytes.fromhex, tokens)), [(number, size) for number, size in entries])
 
@@ -234,7 +231,7 @@ class StateLog:
         return self._serializer.load(data)
 
     def committed(self, store: BucketStore) -> dict[Any, Any]:
-        """Return fresh copies of the bucket's states as they were before the block at hand."""
+        """Return fresh copies of the bucket's states as they were last written."""
         return self.open(store, None).objects
 
 

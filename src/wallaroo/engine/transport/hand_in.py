@@ -14,7 +14,7 @@ from contextlib import suppress
 from struct import Struct
 from typing import Any, NamedTuple
 
-from wallaroo.connectors.batch import Body
+from wallaroo.connectors.output_block import Body
 from wallaroo.engine.failure import failure_of
 from wallaroo.engine.stages.state_store import BucketName, StoredHead
 from wallaroo.engine.transport.letters import Letter

@@ -14,7 +14,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any
 
-from wallaroo.connectors.batch import Body
+from wallaroo.connectors.output_block import Body
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.errors import users_traceback
 from wallaroo.topology.model import KeyBy, Pipeline, StateComputation

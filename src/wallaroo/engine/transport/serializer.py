@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import accumulate, chain
 from typing import Any
 
-from wallaroo.connectors.batch import Body
+from wallaroo.connectors.output_block import Body
 from wallaroo.engine.transport.packing import pack, pack_plain, unpack
 
 

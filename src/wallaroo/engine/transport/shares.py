@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from wallaroo.connectors.batch import Body
+from wallaroo.connectors.output_block import Body
 
 DEAD_LETTERS = -1
 """The route of messages that failed: a JSON list of records for the dead-letter file."""

@@ -14,18 +14,18 @@ def _forget(_size: int, _checksum: int) -> None:
     """Take a note that nobody keeps."""
 
 
-class Batch:
+class OutputBlock:
     """The encoded messages of one block for one sink, as bodies of whole messages; `lengths` says how long each is.
 
-    How far the batch has got is noted at the borders between bodies, as a size and the checksum of so many bytes, so
+    How far the block has got is noted at the borders between bodies, as a size and the checksum of so many bytes, so
     that a run that follows a crash can go on from there: if what it computes begins with the very same bytes.
 
     >>> notes = []
-    >>> batch = Batch(7, [b"one ", b"two ", b"three "], note=lambda *progress: notes.append(progress))
-    >>> batch.acknowledged(10)
-    >>> batch.left, notes == [(8, zlib.crc32(b"one two "))]
+    >>> block = OutputBlock(7, [b"one ", b"two ", b"three "], note=lambda *progress: notes.append(progress))
+    >>> block.acknowledged(10)
+    >>> block.left, notes == [(8, zlib.crc32(b"one two "))]
     ([b'three '], True)
-    >>> again = Batch(7, [b"one two ", b"three "])
+    >>> again = OutputBlock(7, [b"one two ", b"three "])
     >>> again.go_on(*notes[0])
     >>> again.left
     [b'three ']
@@ -51,8 +51,8 @@ class Batch:
     def messages(self) -> Iterator[Body]:
         """Yield the messages one by one, for sinks that do not send bytes back to back.
 
-        >>> batch = Batch(7, [b"onetwo", b"three"], lengths=[[3, 3], [5]])
-        >>> [bytes(message) for message in batch.messages()]
+        >>> block = OutputBlock(7, [b"onetwo", b"three"], lengths=[[3, 3], [5]])
+        >>> [bytes(message) for message in block.messages()]
         [b'one', b'two', b'three']
         """
         for body, lengths in zip(self.bodies, self._lengths, strict=True):
@@ -65,7 +65,7 @@ class Batch:
         return self.bodies[self._border :]
 
     def go_on(self, size: int, checksum: int) -> None:
-        """Go on where an earlier run had got to, unless this batch does not begin with what that run had sent."""
+        """Go on where an earlier run had got to, unless this block does not begin with what that run had sent."""
         self._advance(size)
         if (self.done, self._checksum) != (size, checksum):
             self._restart()
@@ -73,14 +73,14 @@ class Batch:
     def acknowledged(self, size: int) -> None:
         """Take note that the receiver's machine has the first `size` bytes."""
         if size >= self.size:
-            return  # There is nothing to go on with: that all of a batch was sent is recorded elsewhere.
+            return  # There is nothing to go on with: that all of a block was sent is recorded elsewhere.
         before = self.done
         self._advance(size)
         if self.done > before:
             self._note(self.done, self._checksum)
 
     def begin_again(self) -> None:
-        """Have the whole batch sent, whatever has got through: a receiver may have died with what it had not read."""
+        """Have the whole block sent, whatever has got through: a receiver may have died with what it had not read."""
         if self._border:
             self._restart()
             self._note(0, 0)

@@ -1,7 +1,7 @@
-"""How batches are framed for receivers that drop repeats; docs/sinks.md describes it for those who write one.
+"""How blocks are framed for receivers that drop repeats; docs/sinks.md describes it for those who write one.
 
-The sink sends a header and the batch behind it. The receiver answers with the batch's number once it has the batch
-for good, whether this was the first time that the batch came or not.
+The sink sends a header and the block behind it. The receiver answers with the block's number once it has the block
+for good, whether this was the first time that the block came or not.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from struct import Struct
 
 MAGIC = b"WAL1"
 HEADER = Struct(">4s16sQQ")
-"""`MAGIC`, the stream, the batch's number, the length of the batch."""
+"""`MAGIC`, the stream, the block's number, the length of the block."""
 ANSWER = Struct(">Q")
-"""The number of the batch that the receiver has."""
+"""The number of the block that the receiver has."""
 
 
 def stream_id(application: str, sink: str) -> bytes:

@@ -1,6 +1,6 @@
-"""What `wallaroo receive --effectively-once` does with framed batches: each is written once, as a whole.
+"""What `wallaroo receive --effectively-once` does with framed blocks: each is written once, as a whole.
 
-Which batches have come is remembered together with how long the output was then. A batch counts when that record is
+Which blocks have come is remembered together with how long the output was then. A block counts when that record is
 written: what is in the output behind the recorded length, after a crash, is cut off again.
 """
 
@@ -19,7 +19,7 @@ from typing import IO
 
 from wallaroo.cli import screen
 from wallaroo.cli.reading import Data, Reading
-from wallaroo.connectors.tcp.batch_frames import ANSWER, HEADER, MAGIC
+from wallaroo.connectors.tcp.block_frames import ANSWER, HEADER, MAGIC
 from wallaroo.errors import WallarooError
 from wallaroo.files import write_atomically
 
@@ -27,12 +27,12 @@ _IN_MEMORY_AT_MOST = 16 << 20
 _PIECE = 1 << 20
 
 
-class NotABatchError(WallarooError):
-    """What came is not a framed batch."""
+class NotABlockError(WallarooError):
+    """What came is not a framed block."""
 
 
 class Record:
-    """Which batch of each stream came last, and how long the output is with it; in a file, if there is one."""
+    """Which block of each stream came last, and how long the output is with it; in a file, if there is one."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
@@ -44,31 +44,31 @@ class Record:
     def _read(self, path: Path) -> None:
         try:
             content = json.loads(path.read_text())
-            self._last = {stream: int(batch) for stream, batch in content["batches"].items()}
+            self._last = {stream: int(block) for stream, block in content["batches"].items()}
             self.length = int(content["length"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise WallarooError(
-                f"{path} is not a record of received batches. Name another file with --remember, or delete this one "
+                f"{path} is not a record of received blocks. Name another file with --remember, or delete this one "
                 "to start afresh."
             ) from error
 
-    def has(self, stream: bytes, batch: int) -> bool:
-        """Tell whether a batch has come: those of a stream come in order."""
-        return self._last.get(stream.hex(), -1) >= batch
+    def has(self, stream: bytes, block: int) -> bool:
+        """Tell whether a block has come: those of a stream come in order."""
+        return self._last.get(stream.hex(), -1) >= block
 
-    def add(self, stream: bytes, batch: int, length: int) -> None:
-        """Write down that a batch has come, with which the output is so long."""
-        batches = {**self._last, stream.hex(): batch}
+    def add(self, stream: bytes, block: int, length: int) -> None:
+        """Write down that a block has come, with which the output is so long."""
+        blocks = {**self._last, stream.hex(): block}
         if self._path is not None:
-            write_atomically(self._path, json.dumps({"length": length, "batches": batches}, indent=2) + "\n")
-        self._last, self.length = batches, length
+            write_atomically(self._path, json.dumps({"length": length, "batches": blocks}, indent=2) + "\n")
+        self._last, self.length = blocks, length
 
 
-class BatchOutput:
-    """Writes batches, each once, as a whole.
+class BlockOutput:
+    """Writes blocks, each once, as a whole.
 
     `file` is the descriptor behind `write` if what was written can be taken back: then the file is made as long as the
-    record says, and goes on behind the last batch that counts.
+    record says, and goes on behind the last block that counts.
     """
 
     def __init__(
@@ -88,14 +88,14 @@ class BatchOutput:
         self._view = memoryview(bytearray(_PIECE))
         if self._file is not None and os.fstat(self._file).st_size < record.length:
             raise WallarooError(
-                "The output is shorter than the record of received batches says, so it has been changed. "
+                "The output is shorter than the record of received blocks says, so it has been changed. "
                 "To start afresh, delete both files."
             )
         self._cut()
 
-    def take(self, stream: bytes, batch: int, body: IO[bytes]) -> int:
-        """Write a batch if it has not come before; return how many messages were written."""
-        if self._record.has(stream, batch):
+    def take(self, stream: bytes, block: int, body: IO[bytes]) -> int:
+        """Write a block if it has not come before; return how many messages were written."""
+        if self._record.has(stream, block):
             self.repeats += 1
             return 0
         try:
@@ -103,7 +103,7 @@ class BatchOutput:
             with _undisturbed():
                 if self._file is not None:
                     os.fsync(self._file)
-                self._record.add(stream, batch, self._record.length + size)
+                self._record.add(stream, block, self._record.length + size)
         except BaseException:
             self._cut()
             raise
@@ -119,19 +119,19 @@ class BatchOutput:
             size += len(data)
             self._output(data)
         if reading.missing():
-            self._warn("a batch ends in the middle of a frame; does --framing fit what the encoder puts out?")
+            self._warn("a block ends in the middle of a frame; does --framing fit what the encoder puts out?")
         return size, messages + reading.end()
 
     def _cut(self) -> None:
-        """Take away from a file what is behind the last batch that counts."""
+        """Take away from a file what is behind the last block that counts."""
         if self._file is not None:
             os.ftruncate(self._file, self._record.length)
 
 
-class Batches:
-    """The framed batches of one connection: kept back until they are complete, handed over, and then confirmed."""
+class Blocks:
+    """The framed blocks of one connection: kept back until they are complete, handed over, and then confirmed."""
 
-    def __init__(self, output: BatchOutput, connection: socket.socket) -> None:
+    def __init__(self, output: BlockOutput, connection: socket.socket) -> None:
         self._output = output
         self._connection = connection
         self._header = bytearray()
@@ -140,7 +140,7 @@ class Batches:
         self._answers = bytearray()
 
     def take(self, piece: memoryview, room: int | None) -> tuple[Data, int]:
-        """Take bytes as they come; batches are written as they become complete, so there is nothing to pass on."""
+        """Take bytes as they come; blocks are written as they become complete, so there is nothing to pass on."""
         messages = 0
         while piece and (room is None or messages < room):
             piece = self._to_header(piece) if self._body is None else self._to_body(piece)
@@ -149,20 +149,20 @@ class Batches:
         return b"", messages
 
     def settle(self) -> None:
-        """Confirm the batches that have been written."""
-        # A sender that does not hear it sends the batch again, on a new connection.
+        """Confirm the blocks that have been written."""
+        # A sender that does not hear it sends the block again, on a new connection.
         with contextlib.suppress(OSError):
             self._connection.send(self._answers)
         self._answers.clear()
 
     def end(self) -> int:
-        """Drop a batch that did not become complete."""
+        """Drop a block that did not become complete."""
         if self._body is not None:
             self._body.close()
         return 0
 
     def missing(self) -> int:
-        """Return how many bytes the batch that has begun still lacks at least; 0 between two batches."""
+        """Return how many bytes the block that has begun still lacks at least; 0 between two blocks."""
         return self._missing or (HEADER.size - len(self._header) if self._header else 0)
 
     def _to_header(self, piece: memoryview) -> memoryview:
@@ -170,8 +170,8 @@ class Batches:
         self._header += piece[:wanted]
         # Looked at as soon as there is a byte: one who does not know of frames may send just a few.
         if not (self._header.startswith(MAGIC) or MAGIC.startswith(self._header)):
-            raise NotABatchError(
-                f"what came is not a framed batch: it begins with {bytes(self._header[:8])!r}. "
+            raise NotABlockError(
+                f"what came is not a framed block: it begins with {bytes(self._header[:8])!r}. "
                 "Does the sender run with --effectively-once?"
             )
         if len(self._header) == HEADER.size:
