@@ -37,7 +37,14 @@ def test_the_program_is_the_one_in_the_file():
     ("command", "does"),
     [
         ("make demo", [".venv/bin/python examples/word_count/demo.py"]),
-        ("make test", [".venv/bin/ruff check .", ".venv/bin/mypy", ".venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder"]),
+        (
+            "make test",
+            [
+                ".venv/bin/ruff check .",
+                ".venv/bin/mypy",
+                ".venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder",
+            ],
+        ),
     ],
 )
 def test_the_targets_of_make(command, does):
