@@ -45,7 +45,8 @@ def test_word_count_on_a_cluster_and_again_on_the_same_directory(cluster, machid
 
     run = send_and_check(lines[:middle], lines[:middle])
     # Machines of a cluster do not have the folder of the application: its modules travel with it.
-    assert re.search(r"letters comes from \S*modules\.zip/letters\.py", run.output), run.output
+    for module in ("letters", "late"):
+        assert re.search(rf"{module} comes from \S*modules\.zip/{module}\.py", run.output), run.output
     send_and_check(lines[middle:], lines)
     assert not (tmp_path / "home" / "dead-letters.jsonl").exists()
 

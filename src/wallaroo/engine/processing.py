@@ -133,8 +133,11 @@ class Processing:
         self._session = self._opened.enter_context(
             spark_session(name, around.home, spark, self._java, around.folder, self._warn)
         )
-        if not spark.local and (bundle := bundle_modules(around.home.path / "modules.zip")):
-            self._session.sparkContext.addPyFile(str(bundle))
+        if not spark.local:
+            assert self._plan.program is not None
+            bundle = bundle_modules(around.home.path / "modules.zip", self._plan.program.module, self._warn)
+            if bundle:
+                self._session.sparkContext.addPyFile(str(bundle))
 
     def _start_query(self) -> None:
         from wallaroo.engine.query import start_query  # noqa: PLC0415 - imports Spark

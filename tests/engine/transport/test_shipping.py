@@ -1,5 +1,6 @@
 """How applications reach other processes."""
 
+import importlib
 import os
 import stat
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from wallaroo.engine.transport import shipping
 from wallaroo.engine.transport.shipping import PlanRef
 from wallaroo.errors import WallarooError
 from wallaroo.topology.description import describe
@@ -73,16 +75,23 @@ class TestPlanRef:
 BUNDLE = """
 import sys
 from pathlib import Path
+sys.path += {last}
 import {modules}
 from wallaroo.engine.transport.shipping import bundle_modules
-print(bundle_modules(Path(sys.argv[1])))
+print(bundle_modules(Path(sys.argv[1]), "{program}", lambda said: print(said, file=sys.stderr)))
 """
 
 
 class TestBundle:
     @staticmethod
-    def bundle(tmp_path, modules, path):
-        answer = run(BUNDLE.format(modules=modules), tmp_path / "bundle.zip", folder=tmp_path, path=path)
+    def bundle(tmp_path, modules, path, last=()):
+        program = modules.partition(",")[0]
+        answer = run(
+            BUNDLE.format(modules=modules, program=program, last=[*map(str, last)]),
+            tmp_path / "bundle.zip",
+            folder=tmp_path,
+            path=path,
+        )
         if answer == "None\n":
             return None
         assert answer == f"{tmp_path / 'bundle.zip'}\n"
@@ -97,12 +106,44 @@ class TestBundle:
             path.write_text(f"# {name}\n")
 
     def test_imported_modules_and_whole_packages(self, tmp_path):
-        self.write(tmp_path / "code", "app.py", "unused.py", "pkg/__init__.py", "pkg/late.py", "pkg/sub/deep.py")
-        self.write(tmp_path / "code", "pkg/data.txt", "unused_pkg/__init__.py")
-        found = self.bundle(tmp_path, "app, pkg", [tmp_path / "code"])
+        self.write(tmp_path / "code", "app.py")
+        self.write(tmp_path / "lib", "unused.py", "pkg/__init__.py", "pkg/late.py", "pkg/sub/deep.py")
+        self.write(tmp_path / "lib", "pkg/data.txt", "unused_pkg/__init__.py")
+        found = self.bundle(tmp_path, "app, pkg", [tmp_path / "code", tmp_path / "lib"])
         assert found == {
             name: f"# {name}\n" for name in ("app.py", "pkg/__init__.py", "pkg/late.py", "pkg/sub/deep.py")
         }
+
+    def test_what_a_step_may_import_later_is_there(self, tmp_path):
+        code = tmp_path / "code"
+        self.write(code, "app.py", "late.py", "later/__init__.py", "later/on.py", "no-module.py", "data/text.txt")
+        # These are never imported from here: not in machida, and so not by a worker.
+        self.write(tmp_path / "first", "elsewhere.py")
+        (code / "later" / ".#on.py").symlink_to("somebody@somewhere")
+        self.write(code, "json.py", "sys.py", "elsewhere.py", "click/__init__.py")
+        found = self.bundle(tmp_path, "app", [tmp_path / "first"], last=[code])
+        assert set(found) == {"app.py", "late.py", "later/__init__.py", "later/on.py"}
+
+    def test_what_is_too_much_is_left_out_and_told(self, tmp_path, monkeypatch):
+        code = tmp_path / "code"
+        self.write(code, "started.py", "late.py", "wide/__init__.py", "wide/used.py")
+        self.write(code, *(f"many/{name}.py" for name in ("__init__", "a", "b")))
+        (code / "large.py").write_bytes(b"#" * 100)
+        monkeypatch.syspath_prepend(code)
+        monkeypatch.setattr(shipping, "_MOST_BYTES", 99)
+        monkeypatch.setattr(shipping, "_MOST_FILES", 3)
+        monkeypatch.setattr(shipping, "import_path", lambda: [str(code)])
+        for name in ("started", "wide"):
+            monkeypatch.setitem(sys.modules, name, importlib.import_module(name))
+        said = []
+        target = shipping.bundle_modules(tmp_path / "bundle.zip", "started", said.append)
+        with zipfile.ZipFile(target) as archive:
+            assert set(archive.namelist()) == {"started.py", "wide/__init__.py", "wide/used.py", "late.py"}
+        (told,) = said
+        assert told == (
+            "Not sent to the workers: large, many, for there is too much beside started. Import what steps need at "
+            "the beginning of the program."
+        )
 
     def test_installed_packages_stay_where_they_are(self, tmp_path):
         assert self.bundle(tmp_path, "click, cloudpickle, json", []) is None

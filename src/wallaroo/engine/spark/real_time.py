@@ -7,8 +7,8 @@ REAL_TIME = {
     # An epoch counts when we have committed it, which is before Spark does.
     "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
-    # A row is a share of a block, and goes at once: the JVM writes to a worker while it reads from it, through buffers
-    # in which nothing waits for more.
+    # A row has all that a block, or several, have for a partition, and goes at once: the JVM writes to a worker while
+    # it reads from it, through buffers in which nothing waits for more.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
     "spark.python.udf.pipelined.enabled": "true",
     "spark.python.udf.pipelined.queueDepth": "1",

@@ -13,10 +13,12 @@ import sys
 import zipfile
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from wallaroo.connectors.base import Notice
 from wallaroo.engine.plan import Layout, Plan
 from wallaroo.errors import WallarooError
 from wallaroo.files import write_atomically
@@ -25,6 +27,10 @@ from wallaroo.program import build
 
 _NOT_PLAIN = {"application", "layout", "serialize", "deserialize", "program"}
 """What of a plan is made anew in each process, or is more than plain data."""
+
+_MOST_FILES = 1000
+_MOST_BYTES = 16 << 20
+_NAMED = 5
 
 
 def make_importable_as_in(plan: Path) -> None:
@@ -83,10 +89,11 @@ def own_serializers(module: ModuleType | None) -> tuple[Any, Any]:
     return (own[0], own[1]) if defined else (None, None)
 
 
-def bundle_modules(target: Path) -> Path | None:
-    """Zip the modules that were imported from source folders, for workers on machines that do not have these folders.
+def bundle_modules(target: Path, program: str, notice: Notice) -> Path | None:
+    """Zip the modules that come from source folders, for workers on machines that do not have these folders.
 
-    Installed packages are left out: every machine of a cluster has its own.
+    These are the modules that have been imported, and those beside the module `program`, as a step may import one only
+    when it runs. Installed packages are left out: every machine of a cluster has its own.
     """
     roots = [Path(entry) for entry in import_path() if _is_source_folder(entry)]
     files: dict[str, Path] = {}
@@ -96,17 +103,59 @@ def bundle_modules(target: Path) -> Path | None:
         if source is None or root not in roots:
             continue
         relative = source.relative_to(root)
-        if len(relative.parts) > 1:
-            package = root / relative.parts[0]
-            files.update({str(path.relative_to(root)): path for path in package.rglob("*.py")})
-        else:
-            files[str(relative)] = source
+        files |= _files_of(root / relative.parts[0])
     if not files:
         return None
+    _add_unimported(files, sys.modules[program], roots, notice)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in sorted(files.items()):
             archive.write(path, name)
     return target
+
+
+def _files_of(path: Path) -> dict[str, Path]:
+    """Return the files of a module, or of a package with all that is in it, by their names in the bundle."""
+    found = path.rglob("*.py") if path.is_dir() else [path]
+    # Editors leave links that lead nowhere.
+    return {str(each.relative_to(path.parent)): each for each in found if each.is_file() and os.access(each, os.R_OK)}
+
+
+def _add_unimported(files: dict[str, Path], program: ModuleType, roots: list[Path], notice: Notice) -> None:
+    """Add what is beside the program and was not imported so far, unless that is more than belongs to a program."""
+    source = _source_file(program)
+    root = None if source is None else _root_of(program.__name__, source)
+    if root not in roots:
+        return
+    left_out = []
+    number, room = _MOST_FILES, _MOST_BYTES
+    for path in sorted(root.iterdir()):
+        # What is installed under the same name is not to be hidden there, as it is not here.
+        if path.name in files or not _is_imported_from(path):
+            continue
+        more = {name: file for name, file in _files_of(path).items() if name not in files}
+        size = sum(file.stat().st_size for file in more.values())
+        if size <= room and len(more) <= number:
+            files |= more
+            number, room = number - len(more), room - size
+        else:
+            left_out.append(path.stem)
+    if left_out:
+        notice(
+            f"Not sent to the workers: {', '.join(left_out[:_NAMED])}{' and others' * (len(left_out) > _NAMED)}, for "
+            f"there is too much beside {program.__name__}. Import what steps need at the beginning of the program."
+        )
+
+
+def _is_imported_from(path: Path) -> bool:
+    """Tell whether a module or package would be imported from here, and not from elsewhere, by its name."""
+    source = path / "__init__.py" if path.is_dir() else path
+    if source.suffix != ".py" or not path.stem.isidentifier() or not source.is_file():
+        return False
+    try:
+        spec = find_spec(path.stem)
+    except (ImportError, ValueError):
+        return False
+    return spec is not None and spec.origin is not None and os.path.abspath(spec.origin) == str(source)  # noqa: PTH100
 
 
 def _is_source_folder(entry: str) -> bool:

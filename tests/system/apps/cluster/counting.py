@@ -1,4 +1,4 @@
-"""Counts words, with a module beside it that every machine of the cluster needs."""
+"""Counts words, with modules beside it that every machine of the cluster needs."""
 
 import letters
 import wallaroo
@@ -24,6 +24,9 @@ def decoder(bs):
 @wallaroo.computation(name="say where")
 def say_where(text):
     if text == "where":
+        import late
+
+        print("late comes from", late.__file__)
         print("letters comes from", letters.__file__)
         return None
     return text

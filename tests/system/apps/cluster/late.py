@@ -1,0 +1,1 @@
+"""A module that is imported when a message comes."""
