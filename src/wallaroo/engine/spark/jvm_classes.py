@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ _SOURCES = sorted(Path(__file__).with_name("jvm").glob("*.java"))
 def load_classes(bridge: Any, cache: Path | None, temporary: Path) -> Path:
     """Have the JVM know our classes, before it starts Spark; return the file that they are in."""
     texts = [source.read_text() for source in _SOURCES]
-    name = f"classes-{hashlib.sha256(''.join(texts).encode()).hexdigest()[:16]}.jar"
+    # What the compiler makes of them depends on the Spark that they are compiled against.
+    made_of = "".join([version("pyspark"), *texts])
+    name = f"classes-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.jar"
     jar = (cache or temporary) / name
     jvm = bridge.jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
