@@ -75,6 +75,7 @@ class Process:
         self.pid = self._process.pid
         self._lines = []
         self._family = {}
+        self._asked = False
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -112,12 +113,13 @@ class Process:
 
     def ask_to_stop(self, how=signal.SIGTERM):
         """Ask the process to stop, without waiting for it."""
+        self._asked = True
         self._note_family()
         self._process.send_signal(how)
 
     def stop(self):
         """Stop the process, if nobody has asked it to yet; check that it ends well, with all it had started."""
-        if not self._family:
+        if not self._asked:
             self.ask_to_stop()
         code = self.exit_code()
         assert code == 0, f"stopped with {code}:\n{self.output}"
