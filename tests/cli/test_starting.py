@@ -449,6 +449,11 @@ USAGE = "Usage: machida [OPTIONS]\nTry 'machida --help' for help.\n\nError: "
             "-5s",
             "'-5s' is not a span of time. Examples: 30s, 500ms, 2min, or nanoseconds as a number.",
         ),
+        (
+            "--time-between-checkpoints",
+            "0s",
+            "'0s' is too short: a commit itself takes some hundredths of a second. Write 100ms.",
+        ),
         ("--spark-conf", "memory", "'memory': write KEY=VALUE, for example spark.driver.memory=4g."),
         (
             "--spark-conf",

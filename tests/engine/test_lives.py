@@ -109,14 +109,16 @@ class Task:
         self._life, self._level = life, level
         states = life.run.folder / "states"
         settings = TaskSettings(None, "", "", life.name, life.tasks, life.tasks, life.run.levels, str(states))
-        driver, worker = ToDriver(life, level, partition), Worker(life.run.plan)
+        driver, self._worker = ToDriver(life, level, partition), Worker(life.run.plan)
         self._files = StateFiles(states, driver.welcome.heads)
         if level == FIRST:
-            self._task = FirstTask(settings, partition, driver, worker)
+            self._task = FirstTask(settings, partition, driver, self._worker)
         else:
-            self._task = LaterTask(settings, level, partition, driver, worker, self._files)
+            self._task = LaterTask(settings, level, partition, driver, self._worker, self._files)
 
     def close(self):
+        # It may be in the middle of a log, to find out where a dead letter came from.
+        self._worker.begin_task({})
         self._files.close()
 
     def work(self):

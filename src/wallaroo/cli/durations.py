@@ -6,6 +6,7 @@ import re
 
 import click
 
+SHORTEST_SECONDS = 0.1
 _SECONDS = {"": 1e-9, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 
@@ -21,11 +22,15 @@ def parse_duration(text: str) -> float:
     return round(float(found[1]) * _SECONDS[found[2]], 9)
 
 
-def duration(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
-    """Read an option that is a span of time (a callback of click's)."""
+def time_between_commits(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    """Read the option with the time between commits (a callback of click's)."""
     if text is None:
         return None
     try:
-        return parse_duration(text)
+        seconds = parse_duration(text)
     except ValueError as error:
         raise click.BadParameter(str(error), context, parameter) from error
+    if seconds < SHORTEST_SECONDS:
+        too_short = f"{text!r} is too short: a commit itself takes some hundredths of a second. Write 100ms."
+        raise click.BadParameter(too_short, context, parameter)
+    return seconds

@@ -18,7 +18,7 @@ import click
 from wallaroo._version import __version__
 from wallaroo.cli import loading
 from wallaroo.cli.drawn import show_drawing
-from wallaroo.cli.durations import duration
+from wallaroo.cli.durations import time_between_commits
 from wallaroo.cli.exit_codes import EXIT_CODES, exit_codes_help
 from wallaroo.cli.limits import limit_options, limits_from
 from wallaroo.cli.on_error import policy
@@ -113,7 +113,7 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
 @click.option(
     "--time-between-checkpoints",
     metavar="TIME",
-    callback=duration,
+    callback=time_between_commits,
     show_default="1min",
     help="The longest time between two commits (30s, 5min): after a failure all since the last one is computed again. "
     "A number alone has nanoseconds.",

@@ -32,6 +32,8 @@ def check_settings(conf: Mapping[str, str]) -> None:
         ...
     wallaroo.errors.SparkStartError: --spark-conf spark.task.maxFailures cannot be chosen: messages are processed as ...
     """
+    if "spark.master" in conf:
+        raise SparkStartError(f"--spark-conf spark.master: write --master {conf['spark.master']} instead.")
     if taken := sorted(conf.keys() & (REAL_TIME | ON_ONE_MACHINE | ON_A_CLUSTER).keys()):
         raise SparkStartError(
             f"--spark-conf {taken[0]} cannot be chosen: messages are processed as they arrive only with the value that "
