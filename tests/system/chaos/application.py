@@ -18,7 +18,9 @@ from .traffic import Address
 
 _APPS = Path(__file__).parent / "apps"
 _PIPELINE = "sequence"
-_COMMITS_OFTEN = ("--time-between-checkpoints", "2s")
+_OPTIONS = ("--time-between-checkpoints", "2s", "--max-log", "64MiB")
+"""Commits come often, and so do the ends of segments, which are an eighth of the log's limit."""
+SEGMENT_BYTES = 8 << 20
 
 
 class Application:
@@ -46,7 +48,7 @@ class Application:
         self.receiver.take_note()
         master = ["--master", self._cluster.url] if self._cluster else ["--worker-count", "2"]
         places = ["--in", "127.0.0.1:0", "--out", self.receiver.address, "--resilience-dir", self.home]
-        self.runs.append(Machida("--application-module", "sequence", *places, *_COMMITS_OFTEN, *master, folder=_APPS))
+        self.runs.append(Machida("--application-module", "sequence", *places, *_OPTIONS, *master, folder=_APPS))
 
     def address(self) -> Address | None:
         """Return where the source listens, None while nobody knows."""

@@ -14,9 +14,7 @@ import psutil
 from tests.system.cluster import Cluster
 from tests.system.harness import PATIENCE
 
-from wallaroo.ingress.log import SEGMENT_BYTES
-
-from .application import Application
+from .application import SEGMENT_BYTES, Application
 from .oracle import Verdict, judge
 from .schedule import Fault, Moment, Schedule, Strike
 from .traffic import Traffic
