@@ -5,7 +5,7 @@ import pytest
 from .conductor import perform
 from .schedule import Fault, Moment, make_schedule
 
-SEEDS = [201, 371, 78]
+SEEDS = [1285, 2906, 2777]
 
 
 @pytest.mark.timeout(900)
