@@ -200,19 +200,31 @@ def family(run):
 
 def ingress_of(run):
     """Return the process that accepts connections, in a list; an empty one where it does not run."""
-    return [process for process in family(run) if process.cmdline()[1:] == ["-P", "-m", "wallaroo.ingress"]]
+    return [process for process in family(run) if command_of(process)[1:] == ["-P", "-m", "wallaroo.ingress"]]
+
+
+def jvm_of(run):
+    """Return Spark's process, in a list; an empty one where it does not run."""
+    return [process for process in family(run) if Path(*command_of(process)[:1]).name == "java"]
 
 
 def busy_workers(run):
     """Return the Python processes that run tasks for a run or an executor: children of Spark's daemons."""
-    # Some may end while they are looked at.
     parents = {}
     for process in family(run):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if process.cmdline()[-2:] == ["pyspark.daemon", "pyspark.worker"]:
+            if command_of(process)[-2:] == ["pyspark.daemon", "pyspark.worker"]:
                 parents[process] = process.ppid()
     daemons = {process.pid for process in parents}
     return [process for process, parent in parents.items() if parent in daemons]
+
+
+def command_of(process):
+    """Return a process's command line, an empty one if it ends while it is looked at."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
 
 
 class Machida(Process):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 from tests.system.cluster import Cluster
-from tests.system.harness import PATIENCE, READY, Machida, busy_workers, family, ingress_of, messages_after_blocks
+from tests.system.harness import PATIENCE, READY, Machida, busy_workers, ingress_of, jvm_of, messages_after_blocks
 
 from .oracle import Known
 from .receiver import ChaosReceiver
@@ -61,7 +61,7 @@ class Application:
                 case Fault.KILL_DRIVER | Fault.FREEZE_DRIVER:
                     return [psutil.Process(self.run.pid)] if self.run.is_running else []
                 case Fault.KILL_JVM | Fault.FREEZE_JVM:
-                    return [process for process in family(self.run) if process.name() == "java"]
+                    return jvm_of(self.run)
                 case Fault.KILL_INGRESS | Fault.FREEZE_INGRESS:
                     return ingress_of(self.run)
                 case Fault.KILL_EXECUTOR:
