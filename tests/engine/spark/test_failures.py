@@ -1,12 +1,14 @@
 """Spark's words for what went wrong, turned into plain ones."""
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.failure import Kind
 from wallaroo.engine.spark.failures import (
     cannot_go_on,
     cause,
+    failure_of_start,
     failure_of_throwable,
     told_plainly,
 )
@@ -118,3 +120,18 @@ class Throwable:
 def test_what_the_jvm_throws_is_told_apart_by_its_classes(root, kind):
     thrown = Throwable("org.apache.spark.SparkException", "Job aborted", Throwable(*root))
     assert failure_of_throwable(Throwable("StreamingQueryException", "Job aborted", thrown)).kind == kind
+
+
+class Gone:
+    """Something that a JVM has thrown which is not there any more."""
+
+    def toString(self):  # noqa: N802 - Java's
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+
+@pytest.mark.parametrize("error", [Py4JError("An error occurred while calling o95.sc"), Py4JNetworkError()])
+def test_a_jvm_that_ends_while_a_query_is_started_is_replaced(error):
+    assert failure_of_start(error).kind == Kind.LOST
+    thrown = Py4JError("An error occurred")
+    thrown.java_exception = Gone()
+    assert failure_of_start(thrown).kind == Kind.LOST

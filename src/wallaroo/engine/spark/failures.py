@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _OUR_OWN = re.compile(r"wallaroo(?:\.\w+)*\.\w*Error: (.+)")
 """What our own code found in a worker or in the driver."""
 
+_GONE = "Spark's process has ended unexpectedly"
 _INGRESS_LOST = "wallaroo.BlockSource$IngressLost"
 
 _TELLING = (
@@ -64,9 +65,17 @@ def failure_of_query(query: StreamingQuery) -> Failure:
 
 def failure_of_start(error: Exception) -> Failure:
     """Return why a query, or Spark, could not be started."""
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark, which only a run needs
+
     throwable = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    if throwable is not None:
-        return failure_of_throwable(throwable)
+    try:
+        if throwable is not None:
+            return failure_of_throwable(throwable)
+    except Py4JError as gone:
+        error = gone
+    if isinstance(error, Py4JError):
+        # Whatever was asked, nobody is there to answer.
+        return Failure(Kind.LOST, _GONE)
     return Failure(Kind.LOST, str(error)) if isinstance(error, SparkStartError) else failure_of(error)
 
 
@@ -121,11 +130,10 @@ def last_words(home: Home) -> str:
     with suppress(OSError):
         if words := known_words(home.spark_chatter.read_text(errors="replace")):
             return words
-    gone = "Spark's process has ended unexpectedly"
     try:
         status: int = SparkContext._gateway.proc.wait(timeout=5)  # type: ignore[union-attr] # noqa: SLF001
     except (AttributeError, subprocess.TimeoutExpired):
-        return gone
+        return _GONE
     if status == -signal.SIGKILL:
-        return f"{gone}: it was killed, by somebody or, for lack of memory, by the system"
-    return f"{gone}, with {signal.Signals(-status).name if status < 0 else f'exit code {status}'}"
+        return f"{_GONE}: it was killed, by somebody or, for lack of memory, by the system"
+    return f"{_GONE}, with {signal.Signals(-status).name if status < 0 else f'exit code {status}'}"
