@@ -104,12 +104,12 @@ class Processing:
 
     def is_active(self) -> bool | None:
         """Tell whether the query runs; None where there is no Spark any more to ask."""
-        return _asked(lambda: bool(self._query.isActive))
+        return _answer_to(lambda: bool(self._query.isActive))
 
     def failure(self) -> Failure:
         """Return why the query does not run any more; where a worker died, take note of what it was at."""
         self.learned = False
-        told = _asked(lambda: failure_of_query(self._query))
+        told = _answer_to(lambda: failure_of_query(self._query))
         if told is None:
             return Failure(Kind.LOST, last_words(self._around.home))
         if told.kind != Kind.LOST:
@@ -189,7 +189,7 @@ class Processing:
         return Expected(tasks if levels else 1, tasks * max(levels, 1), owner)
 
 
-def _asked(question: Callable[[], Answer]) -> Answer | None:
+def _answer_to(question: Callable[[], Answer]) -> Answer | None:
     """Return what Spark answers, None where it is gone, or goes meanwhile."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark, which only a run needs
 
