@@ -33,7 +33,7 @@ def run(setting: Setting) -> Figures:
         for keys in sizes:
             title = f"Epochs, round {number + 1} of {setting.rounds}: {keys:,} keys"
             with setting.doing(f"{title} ..."), scratch() as folder:
-                pauses, usual = _measure(keys, setting.pick(3, 9), folder)
+                pauses, usual = _measure(keys, setting.pick(3, 6), folder)
             # So many epochs changed that one of them may have met something else.
             figures.add(f"{keys:,} keys: pause", statistics.median(pauses), "ms")
             figures.add(f"{keys:,} keys: longest pause", max(pauses), "ms")

@@ -30,7 +30,7 @@ _TIMES = (1, 5, 20)
 def run(setting: Setting) -> Figures:
     """Measure all three."""
     figures = Figures("Growth")
-    given = input_of(workload("words-27"), setting.number_of_events(250_000, 5_000_000))
+    given = input_of(workload("words-27"), setting.number_of_events(250_000, 2_000_000))
     for number in range(setting.rounds):
         title = f"Growth, round {number + 1} of {setting.rounds}"
         with scratch() as folder:
@@ -142,7 +142,7 @@ class _State:
                 load.run(address, more * self._messages_a_time(), _AT_ONCE, _PATIENCE)
 
     def _messages_a_time(self) -> int:
-        return 1_000 if self._setting.tiny else self._setting.pick(50_000, 500_000)
+        return 1_000 if self._setting.tiny else self._setting.pick(50_000, 250_000)
 
     @contextmanager
     def _life(self) -> Iterator[tuple[Machida, Load]]:

@@ -23,8 +23,8 @@ from bench.wires import Receiver, Sender
 _KEYS = 1_000
 _PATIENCE = 300.0
 _LOW, _HIGH = 1_000, 50_000
-_RATES = (200, 10_000, _HIGH)
-_SPARK = {"plain PySpark": (), "plain PySpark, 2 partitions": ("--partitions", "2")}
+_RATES = (10_000, _HIGH)
+_SPARK = "plain PySpark, 2 partitions"
 _BYTEWAX = "Bytewax"
 
 
@@ -33,7 +33,7 @@ def run(setting: Setting) -> Figures:
     figures = Figures("Latency under an open load")
     for number in range(setting.rounds):
         title = f"round {number + 1} of {setting.rounds}"
-        _Round(setting, figures, title).run(first=number == 0)
+        _Round(setting, figures, title).run()
     _add_ratios(figures)
     return figures
 
@@ -44,19 +44,16 @@ class _Round:
         self._figures = figures
         self._title = title
 
-    def run(self, *, first: bool) -> None:
+    def run(self) -> None:
         seconds = self._setting.seconds
         # Three minutes have several changes of epochs in them.
         self._ours("stateful", (), before=seconds(4, 60), then=seconds(12, 180), rates=self._rates())
         self._ours("two states", ("--two-states",), before=seconds(4, 20), then=seconds(8, 40), rates=())
         if not self._setting.quick:
-            self._ours("stateless", ("--stateless",), before=20, then=20, rates=_RATES)
+            self._ours("stateless", ("--stateless",), before=10, then=20, rates=_RATES[-1:])
         for rate in (_LOW, _HIGH):
             self._bytewax(rate)
-        for name, options in _SPARK.items():
-            # With 200 partitions it takes minutes, and is never the better one: it is looked at once.
-            if options or (first and not self._setting.quick):
-                self._spark(name, options)
+        self._spark()
 
     def _rates(self) -> Sequence[int]:
         return _RATES[-1:] if self._setting.quick else _RATES
@@ -92,13 +89,12 @@ class _Round:
             self._figures.notes.append(f"{_BYTEWAX} cannot be installed here.")
             return
         command = [python, "-m", "bytewax.run", "bytewax_latency:flow"]
-        self._other(f"{_BYTEWAX}, stateful, {rate:,}/s", command, rate, self._setting.seconds(8, 20), in_order=True)
+        self._other(f"{_BYTEWAX}, stateful, {rate:,}/s", command, rate, self._setting.seconds(8, 15), in_order=True)
 
-    def _spark(self, name: str, options: tuple[str, ...]) -> None:
-        # By default a batch takes so long that little is seen in less time than this.
-        seconds = 90 if not options else self._setting.seconds(6, 60)
-        command = [sys.executable, "pyspark_latency.py", *options]
-        self._other(f"{name}, stateful, {_LOW:,}/s", command, _LOW, seconds, in_order=False)
+    def _spark(self) -> None:
+        command = [sys.executable, "pyspark_latency.py", "--partitions", "2"]
+        name = f"{_SPARK}, stateful, {_LOW:,}/s"
+        self._other(name, command, _LOW, self._setting.seconds(6, 30), in_order=False)
 
     def _other(self, name: str, command: list[str], rate: int, seconds: int, *, in_order: bool) -> None:
         """Measure a program that reads and writes lines; the first half, in which it gets warm, does not count."""
@@ -159,7 +155,5 @@ def _add_ratios(figures: Figures) -> None:
             figures.add_ratios(f"{ours}: {percentile} / Bytewax", f"{ours}: {percentile}", f"{theirs}: {percentile}")
     warm = f"stateful, {_LOW:,}/s"
     figures.add_ratios(f"{warm}: p99 of the first minute / p99", f"{warm}, first minute: p99", f"{warm}: p99")
-    sparks = [f"{name}, {warm}: p50" for name in _SPARK]
-    if present := [name for name in sparks if name in figures.by_name]:
-        best = min(present, key=lambda name: figures.by_name[name].median)
-        figures.add_ratios(f"{warm}: p50 / PySpark's best", f"{warm}: p50", best)
+    if (theirs := f"{_SPARK}, {warm}: p50") in figures.by_name:
+        figures.add_ratios(f"{warm}: p50 / PySpark's best", f"{warm}: p50", theirs)
