@@ -9,18 +9,18 @@ from contextlib import closing
 import pytest
 
 import wallaroo
-from wallaroo.connectors import kinds
+from wallaroo.connectors import registry
 from wallaroo.connectors.base import LoggedKind, RangedKind, SinkKind
-from wallaroo.connectors.intake import IntakeTask
+from wallaroo.connectors.pulled import PulledIntake
+from wallaroo.engine.delivery.collector import Collector
 from wallaroo.engine.delivery.egress import Egress
-from wallaroo.engine.delivery.hand_ins import HandIns
 from wallaroo.engine.delivery.ledger import Ledger
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.plan import Input, Plan, new_layout
 from wallaroo.engine.spark.preflight import check_connectors
 from wallaroo.engine.stages.worker import Worker
-from wallaroo.engine.transport.shares import Chunk
+from wallaroo.engine.transport.chunks import Chunk
 from wallaroo.errors import WallarooParameterError
 from wallaroo.ingress.config import IngressConfig, endpoint_of
 from wallaroo.ingress.limits import Limits
@@ -57,7 +57,7 @@ class Tides:
         self.messages = deque(messages)
 
 
-class TideIntake(IntakeTask):
+class TideIntake(PulledIntake):
     def __init__(self, config, log):
         super().__init__()
         self._config = config
@@ -100,7 +100,7 @@ class Waves:
         self.forgotten = 0
 
 
-class WaveIntake(IntakeTask):
+class WaveIntake(PulledIntake):
     def __init__(self, config, ranges):
         super().__init__()
         self._config = config
@@ -189,8 +189,8 @@ class ShelfKind(SinkKind):
 
 @pytest.fixture(autouse=True)
 def further_kinds(monkeypatch):
-    monkeypatch.setattr(kinds, "SOURCES", [*kinds.SOURCES, TideKind(), WaveKind()])
-    monkeypatch.setattr(kinds, "SINKS", [*kinds.SINKS, ShelfKind()])
+    monkeypatch.setattr(registry, "SOURCES", [*registry.SOURCES, TideKind(), WaveKind()])
+    monkeypatch.setattr(registry, "SINKS", [*registry.SINKS, ShelfKind()])
 
 
 def application(source, sink):
@@ -387,8 +387,8 @@ def test_a_sink_gets_the_messages_of_every_block_once(tmp_path):
     chunks = [Chunk(0, 0, 2, b"onetwo", array("I", [3, 3])), Chunk(0, 1, 1, b"three", array("I", [5]))]
     around = (Told([]), threading.Event(), print)
     with (
-        closing(HandIns(str(tmp_path / "socket"), "token", commits)) as hand_ins,
-        closing(Egress(plan, Home(tmp_path), hand_ins, commits, *around, effectively_once=True)) as egress,
+        closing(Collector(str(tmp_path / "socket"), "token", commits)) as collector,
+        closing(Egress(plan, Home(tmp_path), collector, commits, *around, effectively_once=True)) as egress,
     ):
         egress.deliver(7, chunks)
         egress.deliver(7, chunks)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import wallaroo
-from wallaroo.connectors.kinds import SINKS, SOURCES
+from wallaroo.connectors.registry import SINKS, SOURCES
 
 SOURCE = Path(wallaroo.__file__).parent
 CONFIGS = {kind.config_class.__name__ for kind in [*SOURCES, *SINKS]} | {"config_class"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from wallaroo.cli.machida import main
-from wallaroo.cli.original_flags import MEANINGLESS
+from wallaroo.cli.options import MEANINGLESS
 
 from ..examples.readme import blocks  # noqa: TID252 - tests are not installed
 from ..system.harness import Machida, Receiver, dead_letters, send  # noqa: TID252

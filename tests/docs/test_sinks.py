@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from wallaroo.connectors.output_block import OutputBlock
-from wallaroo.connectors.tcp.block_frames import ANSWER, HEADER
-from wallaroo.connectors.tcp.confirmed import ConfirmedTcpSink
+from wallaroo.connectors.tcp.confirmed_sink import ANSWER, HEADER, ConfirmedTcpSink
 
 from ..examples.readme import blocks  # noqa: TID252 - tests are not installed
 

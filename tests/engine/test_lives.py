@@ -18,21 +18,21 @@ import pytest
 from tests.engine.blocks import inputs_in
 
 from wallaroo.engine.delivery import egress as egress_module
+from wallaroo.engine.delivery.collector import Collector, Expected, _Task
 from wallaroo.engine.delivery.egress import Egress
-from wallaroo.engine.delivery.hand_ins import Expected, HandIns, _Task
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.stages import tasks as tasks_module
 from wallaroo.engine.stages import worker as worker_module
-from wallaroo.engine.stages.rows import end_before
+from wallaroo.engine.stages.shuffle import end_before
 from wallaroo.engine.stages.state_store import StateFiles
 from wallaroo.engine.stages.tasks import FirstTask, LaterTask, TaskSettings
 from wallaroo.engine.stages.worker import Worker
-from wallaroo.engine.transport.hand_in import ENOUGH, SAVED, HandIn, Welcome
+from wallaroo.engine.transport.task_channel import ENOUGH, SAVED, TaskChannel, Welcome
 from wallaroo.ingress import sequence as sequence_module
 from wallaroo.ingress import sequencer as sequencer_module
-from wallaroo.ingress.log_format import LogCorruptError
-from wallaroo.ingress.log_writer import LogWriter
+from wallaroo.ingress.log.format import LogCorruptError
+from wallaroo.ingress.log.writer import LogWriter
 from wallaroo.ingress.sequence import SequenceWriter
 from wallaroo.ingress.sequencer import FRAME, Line, Sequencer
 from wallaroo.topology.model import REPLAYS
@@ -85,11 +85,11 @@ def computed(messages, levels):
     return outputs, failed
 
 
-class ToDriver(HandIn):
+class ToDriver(TaskChannel):
     """A task's line to the driver without a socket: what is handed in is there at once."""
 
     def __init__(self, life, level, partition):
-        self._take = partial(life.run.hand_ins._take, _Task(life.name, level, partition, connection=None, note=""))
+        self._take = partial(life.run.collector._take, _Task(life.name, level, partition, connection=None, note=""))
         self._note = lambda kind, block: life.run.handed_in.append((kind, block, (level, partition)))
         heads = life.run.commits.heads.items()
         self.welcome = Welcome(
@@ -196,8 +196,10 @@ class Run:
         self.commits = Commits(folder / "commit", folder / "states")
         self.home = Home(folder / "home")
         self.home.open()
-        self.hand_ins = HandIns(str(folder / f"socket {next(self.numbers)}"), "token", self.commits)
-        self.egress = Egress(plan, self.home, self.hand_ins, self.commits, self, threading.Event(), self.notices.append)
+        self.collector = Collector(str(folder / f"socket {next(self.numbers)}"), "token", self.commits)
+        self.egress = Egress(
+            plan, self.home, self.collector, self.commits, self, threading.Event(), self.notices.append
+        )
         self.egress._connections = dict.fromkeys(self.egress._connections, self)
         self.past = self.life = Life(self)
         self._sequence_from(self.sequence.ends.get(0, 0))
@@ -258,7 +260,7 @@ class Run:
         for life in {self.past, self.life}:
             life.close()
         self.egress.close()
-        self.hand_ins.close()
+        self.collector.close()
         self.home.close()
         self.sequence.close()
 
@@ -273,7 +275,7 @@ class Run:
     @property
     def has_sent_all(self):
         nothing_waits = not self.told and not any(task.inbox for task in self.life.all.values())
-        return self._all_is_sequenced and self.egress.counts.blocks == self.sequence.end and nothing_waits
+        return self._all_is_sequenced and self.egress.metrics.blocks == self.sequence.end and nothing_waits
 
 
 EVENTS = {
@@ -363,7 +365,7 @@ def test_an_epoch_ends_when_much_state_has_changed_and_only_once(make, tmp_path,
                 [event] = chance.choices(list(usual), list(usual.values()))
                 event(run)
             run.end()
-            return run.handed_in, run.egress.counts.commits
+            return run.handed_in, run.egress.metrics.commits
 
     handed_in, commits = asyncio.run(go())
     ends = sorted({block for kind, block, _ in handed_in if kind == SAVED})

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from wallaroo.ingress import logged as logged_module
-from wallaroo.ingress import sequence, telling
+from wallaroo import notices as notices_module
+from wallaroo.ingress import logged_source as logged_module
+from wallaroo.ingress import sequence
 from wallaroo.ingress.config import IngressConfig
 from wallaroo.ingress.log import LogReader, LogWriter
-from wallaroo.ingress.log_format import segment_paths, segment_starts
+from wallaroo.ingress.log.format import segment_paths, segment_starts
 from wallaroo.ingress.sequence import SEGMENT_BYTES, Range, SequenceWriter
 from wallaroo.ingress.server import IngressServer
 
@@ -211,7 +212,7 @@ def test_too_few_files_to_force_a_log_to_the_disk_leave_none_open(tmp_path, monk
 
 def test_a_log_that_cannot_be_forced_to_the_disk_is_told_whenever_it_begins(config, monkeypatch):
     monkeypatch.setattr(logged_module, "SYNC_SECONDS", 0.01)
-    monkeypatch.setattr(telling, "QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(notices_module, "QUIET_SECONDS", 0.01)
     fsync = os.fsync
     tried = []
 

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from wallaroo.connectors.tcp.connection import READ_BYTES
-from wallaroo.ingress.telling import TOLD_IN_FULL
+from wallaroo.notices import TOLD_IN_FULL
 
 from .conftest import is_closed, stays_at
 

@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wallaroo.errors import WallarooError
-from wallaroo.ingress import log_writer
-from wallaroo.ingress.log import LogCorruptError, LogReader, LogWriter
-from wallaroo.ingress.log_format import RECORD_SIZE, segment_paths, segment_starts
+from wallaroo.ingress.log import LogCorruptError, LogReader, LogWriter, writer
+from wallaroo.ingress.log.format import RECORD_SIZE, segment_paths, segment_starts
 
 blocks_of_payloads = st.lists(st.lists(st.binary(max_size=40), min_size=1, max_size=5), max_size=12)
 
@@ -226,7 +225,7 @@ def test_positions_outside_the_log_or_inside_a_block_are_refused(tmp_path):
 
 
 def test_a_second_writer_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(log_writer, "_LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(writer, "_LOCK_SECONDS", 0.0)
     with LogWriter(tmp_path), pytest.raises(WallarooError, match="Another process already writes"):
         LogWriter(tmp_path)
     LogWriter(tmp_path).close()

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from wallaroo.ingress.log_format import segment_paths, segment_starts
+from wallaroo.ingress.log.format import segment_paths, segment_starts
 
 from .harness import machida_command, send
 from .small_disk import make_small_disk

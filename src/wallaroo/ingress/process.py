@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import wallaroo.errors
-from wallaroo import wards
+from wallaroo import guarded_process
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.config import IngressConfig, dump_config
 
@@ -40,7 +40,7 @@ class IngressProcess:
         self._lock = lock
         self._on_notice = on_notice or _ignore
         self._child: subprocess.Popen[bytes] | None = None
-        """Its warden: user code runs in the process, too, and may start others."""
+        """Its guard: user code runs in the process, too, and may start others."""
         self._pid: int | None = None
         self._stopping = threading.Event()
         self._starting = threading.Lock()
@@ -84,7 +84,7 @@ class IngressProcess:
             with suppress(OSError, ValueError, subprocess.TimeoutExpired):
                 _say_stop(child)
                 child.wait(timeout)
-        wards.end(child)
+        guarded_process.end(child)
         if self._supervisor is not None and self._supervisor is not threading.current_thread():
             self._supervisor.join()
         _close_pipes(child)
@@ -94,7 +94,7 @@ class IngressProcess:
             if self._stopping.is_set():
                 raise WallarooError("The process that accepts connections is being stopped.")
             self._pid = None
-            child = self._child = wards.start(
+            child = self._child = guarded_process.start(
                 # Without -P a file in the working directory could take the place of a standard module.
                 [sys.executable, "-P", "-m", "wallaroo.ingress"],
                 self._lock,
@@ -110,7 +110,7 @@ class IngressProcess:
         except BrokenPipeError:
             line = None
         except BaseException:
-            wards.end(child)
+            guarded_process.end(child)
             _close_pipes(child)
             raise
         if line is not None and "ready" in line:

@@ -7,10 +7,11 @@ turned into a plain callable by `bind` and `make` where it is run: a class is in
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from wallaroo.introspection import instance_of
 
 REPLAYS = "(replayed dead letters)"
 """The source that every application has besides those of its pipelines, which may not have its name."""
@@ -46,17 +47,6 @@ class SinkConfig(Protocol):
     """Where a pipeline's outputs go."""
 
     encoder: Encoder
-
-
-def instance_of(target: Any) -> Any:
-    """Return `target` itself, or an instance of it where it is a class.
-
-    >>> instance_of(dict)
-    {}
-    >>> instance_of("already an object")
-    'already an object'
-    """
-    return target() if inspect.isclass(target) else target
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,14 +12,14 @@ import pytest
 from tests.engine.delivery.told import Told
 
 from wallaroo.connectors.base import StoppedError
-from wallaroo.connectors.tcp.block_frames import ANSWER, HEADER, MAGIC
+from wallaroo.connectors.tcp.confirmed_sink import ANSWER, HEADER, MAGIC
+from wallaroo.engine.delivery.collector import Collector
 from wallaroo.engine.delivery.egress import Egress
-from wallaroo.engine.delivery.hand_ins import HandIns
 from wallaroo.engine.delivery.ledger import Ledger
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.transport.letters import dump_records
-from wallaroo.engine.transport.shares import DEAD_LETTERS, PRINTED, Chunk
+from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, Chunk
+from wallaroo.engine.transport.dead_letter_record import dump_records
 
 PATIENCE = 60
 RECORD = {"pipeline": "p", "step": "s", "message": "m", "error": "E: e", "traceback": "E: e"}
@@ -65,12 +65,12 @@ def start(make, servers, tmp_path, notices, stopping):
     def start_egress(home=tmp_path, told=None, **options):
         commits = Commits(home / "commit.json", home / "states")
         with (
-            closing(HandIns(str(tmp_path / f"socket {next(numbers)}"), "token", commits)) as hand_ins,
+            closing(Collector(str(tmp_path / f"socket {next(numbers)}"), "token", commits)) as collector,
             closing(
                 Egress(
                     plan,
                     Home(home),
-                    hand_ins,
+                    collector,
                     commits,
                     Told([] if told is None else told),
                     stopping,
@@ -116,7 +116,7 @@ def test_sinks_with_one_address_share_a_connection(start, servers):
         egress.deliver(0, [sent(0, b"p0 "), sent(0, b"p1 ", part=1), sent(1, b"other "), sent(2, b"q0 ", number=3)])
         egress.deliver(1, [sent(0, b"p2 "), sent(2, b"q1 ")])
     assert [accept_all(server) for server in servers] == [[b"p0 p1 q0 p2 q1 "], [b"other "]]
-    assert egress.counts.messages_out == 8
+    assert egress.metrics.messages_out == 8
 
 
 def test_a_block_that_was_sent_is_not_sent_again_by_the_next_run(start, servers):

@@ -10,7 +10,7 @@ import pytest
 from tests.engine.blocks import Blocks
 
 from wallaroo.engine.stages import worker
-from wallaroo.engine.stages.printing import CaughtStream
+from wallaroo.engine.stages.captured_output import CapturedStream
 from wallaroo.errors import WallarooError
 
 TEXT = ["the", "the", "the", "cat", "and", "dog", "bird", "saw", "that", "a"]
@@ -230,7 +230,7 @@ def test_messages_of_a_pipeline_that_is_gone_are_not_dropped(make, tmp_path):
 
 
 def test_what_user_code_prints_comes_with_its_block(make, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "stdout", CaughtStream(sys.stdout))
+    monkeypatch.setattr(sys, "stdout", CapturedStream(sys.stdout))
 
     def shout(word):
         print(word.upper())

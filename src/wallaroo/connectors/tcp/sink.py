@@ -16,11 +16,10 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from wallaroo.connectors.base import Notice, StoppedError
+from wallaroo.connectors.base import StoppedError
 from wallaroo.connectors.output_block import Body, OutputBlock
-from wallaroo.connectors.tcp.acknowledged import raise_if_broken, unacknowledged
-from wallaroo.connectors.tcp.dialing import dial
-from wallaroo.connectors.troubles import Trouble
+from wallaroo.connectors.tcp.sockets import dial, raise_if_broken, unacknowledged
+from wallaroo.notices import Notice, ThrottledNotice
 
 _FIRST_RETRY_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 5.0
@@ -37,8 +36,8 @@ class TcpSink:
         self.name = f"{host}:{port}"
         self._address = (host, port)
         self._stopping = stopping
-        self._missing = Trouble(notice)
-        self._broken = Trouble(notice)
+        self._missing = ThrottledNotice(notice)
+        self._broken = ThrottledNotice(notice)
         self._interrupted = False
         """Whether the receiver has been gone in this run, perhaps with what it had not read."""
         self._socket: socket.socket | None = None

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wallaroo.engine.stages.state import entry_sizes
-from wallaroo.engine.stages.state_store import BucketName, StoredHead
+from wallaroo.engine.stages.live_state import entry_sizes
+from wallaroo.engine.state_heads import BucketName, StoredHead
 from wallaroo.errors import DirectoryError
 from wallaroo.files import write_atomically
 
