@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from wallaroo.backoff import Backoff
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.failure import Failure, Kind
 from wallaroo.engine.spark.error_messages import cannot_go_on
@@ -140,4 +141,4 @@ def _pause(attempt: int) -> float:
     >>> [_pause(attempt) for attempt in (1, 2, 3, 100_000)]
     [0.0, 1.0, 2.0, 30.0]
     """
-    return min(2.0 ** min(attempt - 2, 10), _LONGEST_PAUSE) if attempt > 1 else 0.0
+    return Backoff(1.0, longest=_LONGEST_PAUSE).nth(attempt - 1) if attempt > 1 else 0.0

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import wallaroo.errors
 from wallaroo import guarded_process
+from wallaroo.backoff import Backoff
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.config import IngressConfig, dump_config
 
@@ -140,7 +141,7 @@ class IngressProcess:
         return None
 
     def _supervise(self) -> None:
-        pause = _FIRST_PAUSE
+        backoff = Backoff(_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         while (child := self._child) is not None:
             started = time.monotonic()
             while self._next_line(child) is not None:
@@ -154,16 +155,15 @@ class IngressProcess:
                 f"accepted is kept, and senders can connect again in a moment."
             )
             if time.monotonic() - started > _STEADY_SECONDS:
-                pause = _FIRST_PAUSE
-            pause = self._restart(pause)
+                backoff.reset()
+            self._restart(backoff)
             if self._stopping.is_set():
                 return
 
-    def _restart(self, pause: float) -> float:
-        """Try to start the process until it runs; return how long to wait should it die again at once."""
+    def _restart(self, backoff: Backoff) -> None:
+        """Try to start the process until it runs."""
         told = False
-        while not self._stopping.wait(pause):
-            pause = min(2 * pause, _LONGEST_PAUSE)
+        while not self._stopping.wait(backoff.next()):
             try:
                 self._start_child()
             except (WallarooError, OSError) as error:
@@ -174,7 +174,6 @@ class IngressProcess:
                 if told:
                     self._on_notice("The process that accepts connections runs again.")
                 break
-        return pause
 
 
 def _say_stop(child: subprocess.Popen[bytes]) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Any
 
+from wallaroo.backoff import Backoff
 from wallaroo.channels import dial
 from wallaroo.connectors.base import Piece
 from wallaroo.ingress.client import PATIENCE_SECONDS
@@ -53,25 +54,24 @@ class RemoteMessages:
             ConnectionError: The ingress does not answer.
         """
         deadline = time.monotonic() + self._patience
-        pause = _FIRST_PAUSE
+        backoff = Backoff(_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         while True:
             try:
                 for piece in self._pieces(source, first, end):
                     yield piece.first, piece.messages()
                     first = piece.end
                     deadline = time.monotonic() + self._patience
-                    pause = _FIRST_PAUSE
+                    backoff.reset()
             except OSError as error:
                 # What was open to an ingress that is gone is of no use any more.
                 self.close()
-                if time.monotonic() + pause > deadline:
+                if time.monotonic() + backoff.pause > deadline:
                     raise ConnectionError(
                         f"the process that accepts connections does not answer at {self._address} ({error})"
                     ) from error
             else:
                 return
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            time.sleep(backoff.next())
 
     def _pieces(self, source: str, first: int, end: int) -> Iterator[RawPiece]:
         line = self._idle.pop() if self._idle else _Line(self._address)
