@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from wallaroo.engine.directory.commit import StateSize
 from wallaroo.engine.metrics import Delays, Metrics
+from wallaroo.engine.state_heads import StateSize
 from wallaroo.ingress.sequence import Range, SequencedBlock
 from wallaroo.ingress.source import SourceStatus
 

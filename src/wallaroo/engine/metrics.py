@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-from wallaroo.engine.directory.commit import StateSize
+from wallaroo.engine.state_heads import StateSize
 from wallaroo.engine.transport.dead_letter_record import Letter
 from wallaroo.ingress.sequence import SequencedBlock
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
@@ -35,3 +37,49 @@ class StoredHead(NamedTuple):
 
 BucketName = tuple[str, int]
 """A state, and the number of one of its buckets."""
+
+
+def entry_sizes(head: bytes) -> list[int]:
+    """Return the size of each entry that a head names.
+
+    >>> entry_sizes(BucketHead(2, [b""], [(1, 70), (2, 5)]).dump())
+    [70, 5]
+    """
+    return [size for _, size in BucketHead.load(head).entries]
+
+
+@dataclass
+class BucketHead:
+    """The version of a bucket, the tokens of its latest versions, and its entries."""
+
+    version: int
+    tokens: list[bytes]
+    entries: list[tuple[int, int]]
+    """Number and size of each entry, the oldest first."""
+
+    @classmethod
+    def load(cls, data: bytes | None) -> BucketHead:
+        """Return what `dump` gave; for None, the head of a bucket that has never been written."""
+        if data is None:
+            return cls(0, [b""], [])
+        version, tokens, entries = json.loads(data)
+        return cls(version, list(map(bytes.fromhex, tokens)), [(number, size) for number, size in entries])
+
+    def dump(self) -> bytes:
+        """Return it as bytes."""
+        return json.dumps([self.version, [token.hex() for token in self.tokens], self.entries]).encode()
+
+    def token_at(self, version: int) -> bytes | None:
+        """Return the token of a version, None where it is not remembered any more."""
+        back = self.version - version
+        return self.tokens[-1 - back] if 0 <= back < len(self.tokens) else None
+
+
+class StateSize(NamedTuple):
+    """What a state is made of."""
+
+    buckets: int
+    """How many have ever had a key."""
+    entries: int
+    bytes: int
+    """Of all entries."""

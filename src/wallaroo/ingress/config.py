@@ -11,7 +11,7 @@ from wallaroo.connectors.registry import source_kind
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import SEGMENT_BYTES
 from wallaroo.program import Instructions, build
-from wallaroo.topology.model import SourceConfig
+from wallaroo.protocols import SourceConfig
 
 EPOCH_SECONDS = 60.0
 

@@ -18,8 +18,9 @@ from wallaroo.engine.transport.dead_letter_record import Letter, Place, load_rec
 from wallaroo.engine.transport.plan_file import own_serializers
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.sequence import Range, SequencedBlock
+from wallaroo.protocols import Decoder, Encoder
 from wallaroo.topology.levels import state_levels
-from wallaroo.topology.model import Application, Decoder, Encoder, Pipeline
+from wallaroo.topology.model import Application, Pipeline
 
 _ONLY_BUCKET = 0
 _ANY_ADDRESSES = ("--in", "127.0.0.1:7010,127.0.0.1:7011,127.0.0.1:7012", "--out", "127.0.0.1:7002,127.0.0.1:7003")

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from wallaroo.engine.stages.live_state import MemoryStore, StateLog, _Head
+from wallaroo.engine.stages.live_state import MemoryStore, StateLog
+from wallaroo.engine.state_heads import BucketHead
 from wallaroo.engine.transport.serializer import Serializer
 
 WORKERS = 3
@@ -17,7 +18,7 @@ workers = st.integers(0, WORKERS - 1)
 
 
 def committed_entries(store):
-    return _Head.load(store.head).entries
+    return BucketHead.load(store.head).entries
 
 
 class CountingStore(MemoryStore):

@@ -11,7 +11,7 @@ from wallaroo.errors import WallarooParameterError
 from wallaroo.introspection import label
 
 if TYPE_CHECKING:
-    from wallaroo.topology.model import Decoder, Encoder
+    from wallaroo.protocols import Decoder, Encoder
 
 
 @dataclass(eq=False)

@@ -18,12 +18,12 @@ history, and a state is rewritten only a handful of times however large the buck
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from wallaroo.engine.state_heads import BucketHead
 from wallaroo.engine.transport.serializer import Serializer
 
 _TOKENS_KEPT = 16
@@ -77,37 +77,6 @@ class Bucket:
     """Keys whose live object is ahead of what was last saved."""
 
 
-@dataclass
-class _Head:
-    version: int
-    tokens: list[bytes]
-    entries: list[tuple[int, int]]
-    """Number and size of each entry, the oldest first."""
-
-    @classmethod
-    def load(cls, data: bytes | None) -> _Head:
-        if data is None:
-            return cls(0, [b""], [])
-        version, tokens, entries = json.loads(data)
-        return cls(version, list(map(bytes.fromhex, tokens)), [(number, size) for number, size in entries])
-
-    def dump(self) -> bytes:
-        return json.dumps([self.version, [token.hex() for token in self.tokens], self.entries]).encode()
-
-    def token_at(self, version: int) -> bytes | None:
-        back = self.version - version
-        return self.tokens[-1 - back] if 0 <= back < len(self.tokens) else None
-
-
-def entry_sizes(head: bytes) -> list[int]:
-    """Return the size of each entry that a head names.
-
-    >>> entry_sizes(_Head(2, [b""], [(1, 70), (2, 5)]).dump())
-    [70, 5]
-    """
-    return [size for _, size in _Head.load(head).entries]
-
-
 class PackedVersion(NamedTuple):
     """What a new version changes in a bucket, with its states as bytes: only the disk can still fail."""
 
@@ -127,7 +96,7 @@ class StateLog:
 
     def open(self, store: BucketStore, live: Bucket | None) -> Bucket:
         """Return the bucket as committed: `live` itself where it is exact or can catch up, otherwise a fresh one."""
-        head = _Head.load(store.read_head())
+        head = BucketHead.load(store.read_head())
         if live is None or head.token_at(live.version) != live.tokens[-1]:
             live = Bucket()
         elif live.version == head.version:
@@ -179,7 +148,7 @@ class StateLog:
         bucket.version += 1
         bucket.tokens = [*bucket.tokens[1 - _TOKENS_KEPT :], os.urandom(8)]
         sizes = [(entry.number, entry.size) for entry in bucket.entries]
-        store.write_head(_Head(bucket.version, bucket.tokens, sizes).dump())
+        store.write_head(BucketHead(bucket.version, bucket.tokens, sizes).dump())
 
     def _to_merge(self, entries: list[Entry], saved: set[Any], passing: set[Any]) -> tuple[list[Entry], list[Entry]]:
         """Split entries into those that the new one replaces (the newest ones) and those that stay."""

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from wallaroo.engine.codegen import GeneratedLoop
 from wallaroo.engine.plan import Plan, StepRoute
-from wallaroo.engine.stages.codegen import GeneratedLoop
 from wallaroo.engine.stages.outbox import USER_ERRORS, Outbox
 from wallaroo.engine.transport.dead_letter_record import Place
 from wallaroo.topology.model import Computation, KeyBy, Pipeline

@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from wallaroo.engine.stages.codegen import GeneratedLoop
+from wallaroo.engine.codegen import GeneratedLoop
 
 PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
 """Classes whose objects hold no other objects."""
