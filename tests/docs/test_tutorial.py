@@ -19,7 +19,7 @@ from ..system.harness import SOURCES, Machida, Receiver, dead_letters, send  # n
 
 DOCS = Path(__file__).parents[2] / "docs"
 TUTORIAL = (DOCS / "tutorial.md").read_text()
-ERRORS = (DOCS / "how-to" / "errors.md").read_text()
+FORMATS = (DOCS / "reference" / "wire-formats.md").read_text()
 MIGRATE = (DOCS / "how-to" / "migrate.md").read_text()
 
 TEST_FILE = "# test_rooms.py\n"
@@ -192,7 +192,7 @@ def test_the_program_does_what_the_tutorial_says(program, tmp_path):
         assert received == {room: [*lines, answers[room]] for room, lines in expected.items()}
         [letter] = dead_letters(home)
         assert (letter["step"], letter["position"], letter["error"]) == ("one by one", 1000, "KeyError: 'degrees'")
-        fields = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`time`|`\w+`.*?) \|", ERRORS, re.MULTILINE)))
+        fields = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`time`|`\w+`.*?) \|", FORMATS, re.MULTILINE)))
         assert set(letter) <= set(fields)
     finally:
         run.clean_up()

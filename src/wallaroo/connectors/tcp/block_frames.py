@@ -1,4 +1,4 @@
-"""How blocks are framed for receivers that drop repeats; docs/sinks.md describes it for those who write one.
+"""How blocks are framed for receivers that drop repeats; docs/reference/wire-formats.md describes it for their authors.
 
 The sink sends a header and the block behind it. The receiver answers with the block's number once it has the block
 for good, whether this was the first time that the block came or not.
