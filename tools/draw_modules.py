@@ -128,6 +128,7 @@ def _leads(here: str, there: str, edges: list[Edge]) -> bool:
 
 BOX_HEIGHT, ROW_HEIGHT, GAP, MARGIN = 40, 96, 26, 20
 LETTER = 8.2
+BESIDE = 10
 THREAD = 14
 """The room for a line that passes a row."""
 _COLOURS = ("#2f6690", "#b4532a", "#4f7358", "#7a4e8a", "#8a6d1d", "#3d6b6b", "#5b5f66")
@@ -234,14 +235,15 @@ def _words(picture: Picture) -> list[str]:
 
 
 def _line(picture: Picture, edge: Edge, way: list[str], slots: dict[str, tuple[Slot, int]]) -> str:
+    kind = "way" if edge not in picture.backward else "exception"
     points = []
     for number, name in enumerate(way):
         slot, row = slots[name]
-        top = picture.top(row)
-        points += [] if number == 0 else [(slot.x, top)]
-        points += [] if number == len(way) - 1 else [(slot.x, top + BOX_HEIGHT)]
+        # Two boxes that import each other have two lines beside each other.
+        x, top = slot.x + (BESIDE if kind == "exception" else 0), picture.top(row)
+        points += [] if number == 0 else [(x, top)]
+        points += [] if number == len(way) - 1 else [(x, top + BOX_HEIGHT)]
     is_forward = way[0] == edge[0]
-    kind = "way" if edge not in picture.backward else "exception"
     path = _curve(points if is_forward else points[::-1])
     line = f'  <path class="{kind}" d="{path}" marker-end="url(#tip-{kind})"/>'
     if kind == "way":
