@@ -33,11 +33,11 @@ def test_they_lead_to_the_repository_where_it_is_known():
 
 def test_examples_become_code_and_the_rest_stays():
     docstring = (
-        "Return two.\n\nArgs:\n    n: A number.\n\n>>> two(n)  # doctest: +ELLIPSIS\n2\n>>> @deco\n... def f():\n...     0\n"
+        "Return two.\n\nArgs:\n    n: Any.\n\n>>> two(n)  # doctest: +ELLIPSIS\n2\n>>> @deco\n... def f():\n...     0\n"
         "\nMore words.\n\n>>> f()"
     )
     assert fenced(docstring) == (
-        "Return two.\n\nArgs:\n    n: A number.\n\n```pycon\n>>> two(n)\n2\n>>> @deco\n... def f():\n...     0\n```\n"
+        "Return two.\n\nArgs:\n    n: Any.\n\n```pycon\n>>> two(n)\n2\n>>> @deco\n... def f():\n...     0\n```\n"
         "\nMore words.\n\n```pycon\n>>> f()\n```\n"
     )
 
