@@ -129,6 +129,7 @@ def _leads(here: str, there: str, edges: list[Edge]) -> bool:
 BOX_HEIGHT, ROW_HEIGHT, GAP, MARGIN = 40, 96, 26, 20
 LETTER = 8.2
 BESIDE = 10
+LEGEND = 560
 THREAD = 14
 """The room for a line that passes a row."""
 _COLOURS = ("#2f6690", "#b4532a", "#4f7358", "#7a4e8a", "#8a6d1d", "#3d6b6b", "#5b5f66")
@@ -194,7 +195,7 @@ class Picture:
     def _spread(self) -> None:
         """Give each slot its x, each row in the middle of the picture."""
         widths = [sum(slot.width for slot in row) + GAP * (len(row) - 1) for row in self.rows]
-        self.width = max(widths) + 2 * MARGIN
+        self.width = max(*widths, LEGEND) + 2 * MARGIN
         for row, width in zip(self.rows, widths, strict=True):
             at = (self.width - width) / 2
             for slot in row:
