@@ -8,12 +8,27 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PLACES = ("*.md", "docs/**/*.md", "examples/**/*.md", "tests/**/*.md", "benchmarks/*.md")
 DOCUMENTS = sorted(path for place in PLACES for path in ROOT.glob(place))
+PAGES = sorted(ROOT.glob("docs/**/*.md"))
 
 
 def anchors(document):
-    """Return the names under which the headings of a document can be linked to."""
-    headings = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """Return the names under which the headings of a document can be linked to, in their order."""
+    headings = re.findall(r"^#+ (.*)$", without_code(document.read_text()), re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+def without_code(text):
+    """Return a document without its fenced blocks, in which a `#` begins a comment."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "document", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_every_heading_of_a_page_has_an_anchor_of_its_own(document):
+    # A git forge and the site number headings of the same name in different ways.
+    found = anchors(document)
+    assert len(set(found)) == len(found), found
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
