@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from wallaroo.engine.directory.ownership import MARKER
 from wallaroo.engine.directory.archive import LOCK, OWN, is_set_aside
+from wallaroo.engine.directory.ownership import MARKER
 from wallaroo.ingress.log.format import LOST_FILE, segment_paths
 from wallaroo.ingress.log.writer import LogWriter
 from wallaroo.ingress.sequence import SequenceWriter
