@@ -77,3 +77,17 @@ def test_every_line_of_a_table_of_promises_has_a_number():
     rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| | ")]
     assert len(rows) > 40
     assert [row for row in rows if not re.match(r"\| \*\*[A-Z]\d+\*\* \| ", row)] == []
+
+
+def test_every_module_that_the_design_names_exists():
+    design = (ROOT / "docs" / "explanation" / "design.md").read_text()
+    package = ROOT / "src" / "wallaroo"
+    modules = {path.relative_to(package).with_suffix("").parts for path in package.rglob("*.py")}
+    known = {".".join(parts[index:]).removesuffix(".__init__") for parts in modules for index in range(len(parts))}
+    known |= {".".join(path.relative_to(package).parts) for path in package.rglob("*") if path.is_dir()}
+    # What stands in front of, or inside, parentheses behind a description is a module; settings and names of the API
+    # are written with a prefix, with capitals, or with parentheses.
+    named = set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)*)`", design)) - {"application_setup", "save_state"}
+    unknown = {name for name in named if name not in known and not name.startswith("spark.")}
+    assert len(named) > 50
+    assert not unknown
