@@ -112,8 +112,8 @@ class InMemory:
             name = sink_name(sink)
             shown = number if name is None or name.isdecimal() else name
             label = f"{pipeline.name}[{shown}]" if several else pipeline.name
-            self._recorders[label] = _Recorder(sink.encoder)
-            recorders.append(_Sink(self._recorders[label], name))
+            # Several branches may end in one sink.
+            recorders.append(_Sink(self._recorders.setdefault(label, _Recorder(sink.encoder)), name))
         return replace(pipeline, source=_Source(_Feed(pipeline.source.decoder)), sinks=tuple(recorders))
 
     @property
