@@ -231,6 +231,11 @@ def test_two_sinks_of_a_pipeline_cannot_have_the_same_name(build, choose, sinks)
     ]
 
 
+def test_sinks_one_behind_the_other_are_a_mistake_also_with_names():
+    with pytest.raises(wallaroo.WallarooParameterError, match="the pipeline already has its sink"):
+        wallaroo.build_application("app", wallaroo.source("p", source_config()).to_sink(SAME).to_sinks([SAME]))
+
+
 def test_sinks_of_different_pipelines_may_have_the_same_name():
     lines = [wallaroo.source(name, source_config()).to_sinks(three(), choose=lambda output: "b") for name in "pq"]
     application = wallaroo.build_application("app", *lines)

@@ -154,7 +154,7 @@ def build_application(app_name: Any = MISSING, pipeline: Any = MISSING, *more: A
     ...     return bs.decode()
     >>> @wallaroo.computation("strip")
     ... def strip(text):
-    ...     print("strip", text)
+    ...     print(f"strip {text!r}")
     ...     return text.strip()
     >>> @wallaroo.computation("upper")
     ... def upper(text):
@@ -166,7 +166,7 @@ def build_application(app_name: Any = MISSING, pipeline: Any = MISSING, *more: A
     >>> plain = base.to_sink(wallaroo.TCPSinkConfig("127.0.0.1", 7002, encode, name="plain"))
     >>> loud = base.to(upper).to_sink(wallaroo.TCPSinkConfig("127.0.0.1", 7003, encode, name="loud"))
     >>> testing.run(build_application("Texts", plain, loud), [b"why "])
-    strip why
+    strip 'why '
     {'texts[plain]': ['why'], 'texts[loud]': ['WHY']}
 
     Every mistake is listed:

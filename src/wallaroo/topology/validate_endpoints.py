@@ -68,11 +68,10 @@ def sink_name_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
     """Check that no two sinks of a pipeline have the same name."""
     for pipeline in pipelines:
         for name in dict.fromkeys(filter(None, map(sink_name, pipeline.sinks))):
-            numbers = [number for number, sink in enumerate(pipeline.sinks) if sink_name(sink) == name]
+            numbers = {number for number, sink in enumerate(pipeline.sinks) if sink_name(sink) == name}
             configs = {id(pipeline.sinks[number]) for number in numbers}
-            groups = {pipeline.group_of(number) for number in numbers}
             # One config may be the end of several branches.
-            if len(configs) > 1 or len(groups) < len(numbers):
+            if len(configs) > 1 or any(len(numbers.intersection(group.sinks)) > 1 for group in pipeline.sink_groups):
                 yield f"pipeline {pipeline.name!r}: two sinks are called {name!r}: give each sink a name of its own"
 
 
