@@ -3,6 +3,7 @@
 import gc
 import json
 import random
+import re
 from collections import Counter, defaultdict
 
 import pytest
@@ -203,7 +204,7 @@ def troubled(make, tmp_path):
     words = source(decoder=decoder).to(parts["split"])
     chosen = words.to_sinks(
         [sink(1, "short", parts["encode"]), sink(2, "long", parts["encode"]), sink(3, "both", parts["encode"])],
-        choose=lambda word: ["both", length(check("choose", word))],
+        choose=lambda word: ["both", "short" if check("choose", word).startswith("a") else "long"],
     )
     numbered = words.to(parts["shout"]).key_by(parts["key"]).to(number)
     application = wallaroo.build_application("app", chosen, numbered.to_sink(sink(4, "numbers", parts["other"])))
@@ -211,7 +212,7 @@ def troubled(make, tmp_path):
 
 
 def lines_with_troubles():
-    return [f"a!{PLACES[n % 8]} fine b!{PLACES[(3 * n + 1) % 8]} fine b!key c" for n in range(24)]
+    return [f"a{n}!{PLACES[n % 8]} fine b{n}!{PLACES[(5 * n + 1) % 8]} fine b{n}!key c" for n in range(24)]
 
 
 def texts_of(query, *some_chunks):
@@ -242,7 +243,7 @@ def test_everything_is_there_once_after_all_letters_were_replayed(troubled, tmp_
     for word in " ".join(lines).split():
         totals[word] += 1
         expected["both"].append(word)
-        expected[length(word)].append(word)
+        expected["short" if word.startswith("a") else "long"].append(word)
         expected["numbers"].append(f"{word}! {totals[word]}")
     assert texts_of(troubled, first, second) == {name: sorted(texts) for name, texts in expected.items()}
 
@@ -250,12 +251,11 @@ def test_everything_is_there_once_after_all_letters_were_replayed(troubled, tmp_
 def test_every_message_that_fails_is_told_with_its_position(troubled, dead_letters):
     lines = lines_with_troubles()
     troubled.append("p", [line.encode() for line in lines], block=5)
-    for letter in dead_letters(troubled.chunks()):
-        message = letter["message"].strip("b'").partition("!'")[0]
-        assert letter["source"] == "p"
-        assert message.rstrip("!").partition(" ")[0] in lines[letter["position"]]
-    failed = Counter(letter["step"] for letter in dead_letters(troubled.chunks()))
-    assert failed == {}
+    letters = dead_letters(troubled.chunks())
+    assert len(letters) > 50
+    for letter in letters:
+        numbers = re.findall(r"[ab](\d+)!", letter["message"])
+        assert (letter["source"], {str(letter["position"])}) == ("p", set(numbers))
 
 
 def test_a_letter_whose_chooser_is_gone_is_told(troubled, make, tmp_path, dead_letters):
