@@ -186,16 +186,35 @@ class ApplicationBuilder:
         """
         return self._declare("to_sink", sink_config)
 
-    def to_sinks(self, sink_configs: Any = MISSING) -> ApplicationBuilder:
-        """End the pipeline with several sinks, each of which gets all outputs.
+    def to_sinks(self, sink_configs: Any = MISSING, *, choose: Any = None) -> ApplicationBuilder:
+        """End the pipeline with several sinks, each of which gets all outputs, or those that `choose` sends to it.
 
         Args:
-            sink_configs: A list of sinks, each as for `to_sink`.
+            sink_configs: A list of sinks, each as for `to_sink`; with `choose`, each has a `name`.
+            choose: A function that is given an output, before it is encoded, and returns where it goes: the name of a
+                sink, or a list, tuple or set of names. None, or an empty collection, sends it to no sink. Another
+                name is an error, and the output becomes a dead letter.
 
         Returns:
             This builder, for the next call.
+
+        >>> import wallaroo
+        >>> from wallaroo import testing
+        >>> @wallaroo.decoder
+        ... def decode(bs):
+        ...     return int(bs)
+        >>> @wallaroo.encoder
+        ... def encode(number):
+        ...     return str(number)
+        >>> def size(number):
+        ...     return None if number == 0 else "small" if number < 100 else ("large", "all large")
+        >>> sinks = [wallaroo.TCPSinkConfig("127.0.0.1", 7002, encode, name=name) for name in ("small", "large")]
+        >>> sinks += [wallaroo.TCPSinkConfig("127.0.0.1", 7003, encode, name="all large")]
+        >>> ab = ApplicationBuilder("Sizes").new_pipeline("n", wallaroo.TCPSourceConfig("127.0.0.1", 7010, decode))
+        >>> testing.run(ab.to_sinks(sinks, choose=size).build(), [b"5", b"0", b"500"])
+        {'n[small]': [5], 'n[large]': [500], 'n[all large]': [500]}
         """
-        return self._declare("to_sinks", sink_configs)
+        return self._declare("to_sinks", sink_configs, *([] if choose is None else [choose]))
 
     def build(self) -> Application:
         """Check everything that was declared, and return the application.

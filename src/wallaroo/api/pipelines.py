@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 class Pipeline:
     """Messages on their way from a source, or from several, through steps to sinks.
 
-    It never changes: each method returns a new pipeline, so that several can go on from the same beginning. The methods
-    only write down what they are given: `wallaroo.build_application` checks it all and reports every mistake at once.
+    It never changes: each method returns a new pipeline, so that several can go on from the same beginning. What they
+    have in common is computed once for each message, which then goes down every branch, in the order in which
+    `wallaroo.build_application` or `merge` is given them. The methods only write down what they are given:
+    `wallaroo.build_application` checks it all and reports every mistake at once.
 
     >>> import wallaroo
     >>> @wallaroo.decoder
@@ -82,7 +84,8 @@ class Pipeline:
     def merge(self, pipeline: Any = MISSING) -> Pipeline:
         """Bring another pipeline in: what follows is for the messages of both, in the order in which they come.
 
-        Pipelines that have their sinks are merged to make one application of them.
+        Pipelines that have their sinks are merged to make one application of them. Where both go on from the same
+        pipeline, each message of that one goes down the one and then down the other.
 
         Args:
             pipeline: The other pipeline.
@@ -110,17 +113,21 @@ class Pipeline:
         """
         return self._then("to_sink", sink_config)
 
-    def to_sinks(self, sink_configs: Any = MISSING) -> Pipeline:
-        """End the pipeline with several sinks, each of which gets all outputs.
+    def to_sinks(self, sink_configs: Any = MISSING, *, choose: Any = None) -> Pipeline:
+        """End the pipeline with several sinks, each of which gets all outputs, or those that `choose` sends to it.
 
         Args:
-            sink_configs: A list of sinks, each as for `to_sink`.
+            sink_configs: A list of sinks, each as for `to_sink`; with `choose`, each has a `name`.
+            choose: A function that is given an output, before it is encoded, and returns where it goes: the name of a
+                sink, or a list, tuple or set of names. None, or an empty collection, sends it to no sink. Another
+                name is an error, and the output becomes a dead letter.
 
         Returns:
             A new pipeline that ends there.
         """
         # The list is the caller's, who may go on to change it.
-        return self._then("to_sinks", list(sink_configs) if isinstance(sink_configs, list) else sink_configs)
+        sinks = list(sink_configs) if isinstance(sink_configs, list) else sink_configs
+        return self._then("to_sinks", sinks, *([] if choose is None else [choose]))
 
     def clone(self) -> Pipeline:
         """Return a pipeline like this one.
@@ -163,12 +170,15 @@ def source(name: Any = MISSING, source_config: Any = MISSING) -> Pipeline:
     return Pipeline((Line(Declaration("source", (name, source_config))),))
 
 
-def build_application(app_name: Any = MISSING, pipeline: Any = MISSING) -> Application:
+def build_application(app_name: Any = MISSING, pipeline: Any = MISSING, *more: Any) -> Application:
     """Check everything that was declared, and return the application.
 
     Args:
         app_name: The name of the application.
-        pipeline: The pipeline; several are merged into one before.
+        pipeline: The pipeline.
+        more: Further pipelines, of other sources or branches of the same ones.
+
+    Where pipelines go on from the same beginning, that is computed once for each message:
 
     Returns:
         The application, for `application_setup` to return.
@@ -177,6 +187,29 @@ def build_application(app_name: Any = MISSING, pipeline: Any = MISSING) -> Appli
         WallarooParameterError: There are mistakes; the text lists every one of them.
 
     >>> import wallaroo
+    >>> from wallaroo import testing
+    >>> @wallaroo.decoder
+    ... def decode(bs):
+    ...     return bs.decode()
+    >>> @wallaroo.computation("strip")
+    ... def strip(text):
+    ...     print(f"strip {text!r}")
+    ...     return text.strip()
+    >>> @wallaroo.computation("upper")
+    ... def upper(text):
+    ...     return text.upper()
+    >>> @wallaroo.encoder
+    ... def encode(text):
+    ...     return text
+    >>> base = source("texts", wallaroo.TCPSourceConfig("127.0.0.1", 7010, decode)).to(strip)
+    >>> plain = base.to_sink(wallaroo.TCPSinkConfig("127.0.0.1", 7002, encode, name="plain"))
+    >>> loud = base.to(upper).to_sink(wallaroo.TCPSinkConfig("127.0.0.1", 7003, encode, name="loud"))
+    >>> testing.run(build_application("Texts", plain, loud), [b"why "])
+    strip 'why '
+    {'texts[plain]': ['why'], 'texts[loud]': ['WHY']}
+
+    Every mistake is listed:
+
     >>> build_application("Empty", source("in").key_by(len))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     wallaroo.errors.WallarooParameterError: The application 'Empty' has 2 mistakes:
@@ -184,18 +217,22 @@ def build_application(app_name: Any = MISSING, pipeline: Any = MISSING) -> Appli
       - pipeline 'in', step 1 (key_by len): the key extractor len is a plain function: write ...
     """
     name = None if app_name is MISSING else app_name
-    if isinstance(pipeline, Pipeline):
-        return assemble_lines(name, pipeline._lines, pipeline._slips)  # noqa: SLF001 - of this module
     if isinstance(name, Pipeline) or pipeline is MISSING:
-        mistake = 'write build_application("application name", pipeline), in this order'
-    else:
-        mistake = f"build_application needs a pipeline, made with wallaroo.source(name, config); got {_got(pipeline)}"
-    return assemble_lines(name, (), [mistake])
+        return assemble_lines(name, (), ['write build_application("application name", pipeline), in this order'])
+    given = [each for each in (pipeline, *more) if isinstance(each, Pipeline)]
+    slips = [slip for each in given for slip in each._slips]  # noqa: SLF001 - of this module
+    slips += [
+        f"build_application needs a pipeline, made with wallaroo.source(name, config); got {_got(each)}"
+        for each in (pipeline, *more)
+        if not isinstance(each, Pipeline)
+    ]
+    lines = [line for each in given for line in each._lines]  # noqa: SLF001
+    return assemble_lines(name, lines, dict.fromkeys(slips))
 
 
 def _got(thing: Any) -> str:
     if isinstance(thing, list | tuple) and any(isinstance(each, Pipeline) for each in thing):
-        return f"a {type(thing).__name__} of pipelines: merge them, as in one.merge(another)"
+        return f"a {type(thing).__name__} of pipelines: write them one after the other, without brackets"
     if callable(getattr(thing, "new_pipeline", None)):
         return f"{a_kind_of(thing)}: a builder builds its application itself, with build()"
     return a_kind_of(thing)

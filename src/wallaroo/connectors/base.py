@@ -239,7 +239,10 @@ class SinkKind(ABC):
     """What is asked about sinks whose configs are of one class."""
 
     config_class: ClassVar[type]
-    """The class of its configs. They have an `encoder`, which makes the bytes that are delivered."""
+    """The class of its configs. They have an `encoder`, which makes the bytes that are delivered.
+
+    They may have a `name`, which is a string or None: `choose` of `to_sinks` picks sinks by it.
+    """
 
     @abstractmethod
     def mistakes(self, config: Any) -> Iterator[str]:

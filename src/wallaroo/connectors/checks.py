@@ -1,4 +1,4 @@
-"""What can be wrong with decoders and encoders, and with what sources have in common. Checks yield a sentence each."""
+"""What can be wrong with decoders, encoders, and the names of sources and sinks. Checks yield a sentence each."""
 
 from __future__ import annotations
 
@@ -17,6 +17,16 @@ def source_name_mistakes(name: Any) -> Iterator[str]:
     """Check the name that a source config may have, or not."""
     if name is not None and not (isinstance(name, str) and name):
         yield f"the name of the source config must be a string; got {a_kind_of(name)}"
+
+
+def sink_name_mistakes(name: Any) -> Iterator[str]:
+    """Check the name that a sink config may have, or not."""
+    if name is None:
+        return
+    if not isinstance(name, str):
+        yield f"the name of the sink must be a string; got {a_kind_of(name)}"
+    elif not name:
+        yield "the name of the sink is empty: give it a name, or leave it out"
 
 
 def decoder_mistakes(decoder: Any) -> Iterator[str]:

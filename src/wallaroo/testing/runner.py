@@ -20,7 +20,7 @@ from wallaroo.errors import WallarooError
 from wallaroo.ingress.sequence import Range, SequencedBlock
 from wallaroo.protocols import Decoder, Encoder
 from wallaroo.topology.levels import state_levels
-from wallaroo.topology.model import Application, Pipeline
+from wallaroo.topology.model import Application, Pipeline, sink_name
 
 _ONLY_BUCKET = 0
 _ANY_ADDRESSES = ("--in", "127.0.0.1:7010,127.0.0.1:7011,127.0.0.1:7012", "--out", "127.0.0.1:7002,127.0.0.1:7003")
@@ -59,7 +59,8 @@ def run(
 
     Returns:
         The list of outputs if there is only one sink; otherwise a dictionary of such lists, by name of the pipeline,
-        or, for the sinks of a pipeline that has several, `"pipeline[0]"`, `"pipeline[1]"` and so on.
+        or, for the sinks of a pipeline that has several, `"pipeline[sink name]"`, or, for those without a name,
+        `"pipeline[0]"`, `"pipeline[1]"` and so on.
 
     Raises:
         StepError: User code failed on one of the messages.
@@ -148,14 +149,16 @@ class InMemory:
         several = len(pipeline.sinks) > 1
         recorders = []
         for number, sink in enumerate(pipeline.sinks):
-            name = f"{pipeline.name}[{number}]" if several else pipeline.name
-            self._recorders[name] = _Recorder(sink.encoder)
-            recorders.append(_Sink(self._recorders[name]))
+            name = sink_name(sink)
+            shown = number if name is None or name.isdecimal() else name
+            label = f"{pipeline.name}[{shown}]" if several else pipeline.name
+            # Several branches may end in one sink.
+            recorders.append(_Sink(self._recorders.setdefault(label, _Recorder(sink.encoder)), name))
         return replace(pipeline, source=_Source(_Feed(pipeline.source.decoder)), sinks=tuple(recorders))
 
     @property
     def sinks(self) -> list[str]:
-        """Return the names of the sinks: those of their pipelines, with a number where there are several."""
+        """Return the names of the sinks: their pipelines', with their own or a number where there are several."""
         return list(self._recorders)
 
     def send(self, messages: Iterable[Any], to: str | None = None) -> InMemory:
@@ -309,6 +312,7 @@ class _Source:
 @dataclass
 class _Sink:
     encoder: Encoder
+    name: str | None
 
 
 class _Feed:

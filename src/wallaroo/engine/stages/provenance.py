@@ -65,7 +65,7 @@ class ArrivedSlice:
         assert isinstance(route, StepRoute)
         found = None
         # Behind another state only the block is known, but for letters that are put back there.
-        if worker.plan.after(route.pipeline, 0) is route or has_replays(worker, block):
+        if worker.plan.is_first(route) or has_replays(worker, block):
             with contextlib.suppress(*USER_ERRORS):  # User code may not do the same again.
                 found = worker.retracing(block).origin_of_arrived(self._chunk, key, index, self._messages[key][index])
         return found or {"source": route.pipeline.name}

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.stages.live_state import Bucket, BucketStore, StateLog
 from wallaroo.engine.stages.outbox import USER_ERRORS, NotPicklableError, Outbox
-from wallaroo.engine.stages.steps import ReturnShapeError, checked_list, checked_pair, line_from, state_loop
+from wallaroo.engine.stages.steps import ReturnShapeError, checked_list, checked_pair, line_after, state_loop
 from wallaroo.engine.transport.dead_letter_record import Place
 from wallaroo.topology.model import StateComputation
 
@@ -38,7 +38,7 @@ class StateStep:
         self.make = route.step.state.make()
         self.make_first = outbox.watched(self.make, f"state of {self.place.label}")
         self.run = state_loop(plan, outbox, route)
-        self.onward = line_from(plan, outbox, route.pipeline, route.index + 1)
+        self.onward = line_after(plan, outbox, route.pipeline, route.index)
         self.outbox = outbox
 
 
