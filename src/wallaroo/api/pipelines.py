@@ -178,13 +178,13 @@ def build_application(app_name: Any = MISSING, pipeline: Any = MISSING, *more: A
         pipeline: The pipeline.
         more: Further pipelines, of other sources or branches of the same ones.
 
-    Where pipelines go on from the same beginning, that is computed once for each message:
-
     Returns:
         The application, for `application_setup` to return.
 
     Raises:
         WallarooParameterError: There are mistakes; the text lists every one of them.
+
+    Pipelines that continue from the same beginning share it: it is computed once for each message.
 
     >>> import wallaroo
     >>> from wallaroo import testing
