@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from wallaroo.introspection import instance_of
+from wallaroo.introspection import instance_of, key_method
 from wallaroo.protocols import SinkConfig, SourceConfig
 
 REPLAYS = "(replayed dead letters)"
@@ -68,8 +68,7 @@ class KeyBy:
         """Return the user's function from a message to its key."""
         if self.target is None:
             return lambda _: None
-        function: Callable[[Any], Any] = instance_of(self.target).partition
-        return function
+        return _key_function(self.target, "extract_key", "partition")
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +99,13 @@ class StateComputation:
         """Return the user's function from a message to its key, or None where the step has none."""
         if self.partition is None:
             return None
-        function: Callable[[Any], Any] = instance_of(self.partition).partition
-        return function
+        return _key_function(self.partition, "partition", "extract_key")
+
+
+def _key_function(target: Any, *methods: str) -> Callable[[Any], Any]:
+    """Return the first of the `methods` that there is: either generation's word for it is as good."""
+    function: Callable[[Any], Any] = getattr(instance_of(target), key_method(target, *methods) or methods[0])
+    return function
 
 
 Step = Computation | KeyBy | StateComputation
