@@ -155,11 +155,18 @@ class SinkConfig(Protocol):
         """Return what encodes the outputs."""
 
 
-AnyComputation = Computation | ComputationMulti
-"""A step without state."""
+ComputationLike = Computation | ComputationMulti | type[Computation | ComputationMulti]
+"""What may be given for a step without state: an object, or a class of objects."""
 
-AnyStateComputation = StateComputation[Any, S, Any] | StateComputationMulti[Any, S, Any]
-"""A step on a state of the type `S`."""
+StateComputationLike = (
+    StateComputation[Any, S, Any]
+    | StateComputationMulti[Any, S, Any]
+    | type[StateComputation[Any, S, Any] | StateComputationMulti[Any, S, Any]]
+)
+"""What may be given for a step on a state of the type `S`."""
 
-StateMaker = Callable[[], S] | StateBuilder[S]
-"""What makes state objects of the type `S`: their class, a function, or a builder."""
+StateLike = Callable[[], S] | StateBuilder[S] | type[StateBuilder[S]]
+"""What may be given for a state of the type `S`: its class, a function that makes one, or a builder."""
+
+KeyLike = Partition | KeyExtractor | type[Partition | KeyExtractor]
+"""What may be given to pick the key of a message."""

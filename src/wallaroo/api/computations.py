@@ -12,7 +12,7 @@ from wallaroo.topology.validate import state_mistakes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from wallaroo.protocols import StateMaker
+    from wallaroo.protocols import StateLike
 
 Many = TypeVar("Many", bound=list[Any] | tuple[Any, ...] | None)
 Saved = TypeVar("Saved", bound=tuple[Any, bool])
@@ -155,7 +155,7 @@ def computation_multi(name: str) -> Callable[[Callable[P, Many]], MultiComputati
 def state_computation(name: str) -> Callable[[Callable[P, Saved]], SingleStateComputation[P, Saved]]: ...
 @overload
 def state_computation(
-    name: str, state: StateMaker[Any]
+    name: str, state: StateLike[Any]
 ) -> Callable[[Callable[P, R]], SingleOwnStateComputation[P, R]]: ...
 def state_computation(name: Any = MISSING, state: Any = MISSING) -> Any:
     """Make a state computation out of a function of `data` and `state`.
@@ -198,7 +198,7 @@ def state_computation_multi(
 ) -> Callable[[Callable[P, ManySaved]], MultiStateComputation[P, ManySaved]]: ...
 @overload
 def state_computation_multi(
-    name: str, state: StateMaker[Any]
+    name: str, state: StateLike[Any]
 ) -> Callable[[Callable[P, Many]], MultiOwnStateComputation[P, Many]]: ...
 def state_computation_multi(name: Any = MISSING, state: Any = MISSING) -> Any:
     """Make a state computation out of a function of `data` and `state` that gives a list of outputs, or None.

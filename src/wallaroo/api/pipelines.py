@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.introspection import MISSING, a_kind_of
+from wallaroo.introspection import MISSING, a_kind_of, fills_missing
 from wallaroo.topology.assemble import assemble_lines
 from wallaroo.topology.branches import Declaration, Line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from wallaroo.protocols import ComputationLike, KeyLike, OwnStateComputation, SinkConfig, SourceConfig
     from wallaroo.topology.model import Application
 
 
@@ -46,65 +49,93 @@ class Pipeline:
     _lines: tuple[Line, ...]
     _slips: tuple[str, ...] = ()
 
-    def to(self, computation: Any = MISSING) -> Pipeline:
+    @fills_missing
+    def to(self, computation: ComputationLike | OwnStateComputation) -> Pipeline:
         """Add a computation, without state or with a state that it brings.
 
         Args:
             computation: Made with `@wallaroo.computation(name)` or `@wallaroo.state_computation(name, state)`, or the
                 `_multi` of one of them; or an object or a class with `name()` and `compute(data)` or
                 `compute_multi(data)`.
+
+        Returns:
+            The pipeline with this step at its end.
         """
         return self._then("to", computation)
 
-    def key_by(self, key_extractor: Any = MISSING) -> Pipeline:
+    @fills_missing
+    def key_by(self, key_extractor: KeyLike) -> Pipeline:
         """Give each message a key: the state computations after it have a state for each key.
 
         Args:
             key_extractor: Picks the key of a message: made with `@wallaroo.key_extractor` or `@wallaroo.partition`, or
-                an object or a class with `partition(data)`.
+                an object or a class with `extract_key(data)` or `partition(data)`.
+
+        Returns:
+            The pipeline with this step at its end.
         """
         return self._then("key_by", key_extractor)
 
     def collect(self) -> Pipeline:
-        """Give all messages the same key: the state computations after it have one state."""
+        """Give all messages the same key: the state computations after it have one state.
+
+        Returns:
+            The pipeline with this step at its end.
+        """
         return self._then("collect")
 
-    def merge(self, pipeline: Any = MISSING) -> Pipeline:
+    @fills_missing
+    def merge(self, pipeline: Pipeline) -> Pipeline:
         """Bring another pipeline in: what follows is for the messages of both, in the order in which they come.
 
         Pipelines that have their sinks are merged to make one application of them.
 
         Args:
             pipeline: The other pipeline.
+
+        Returns:
+            The pipeline of both.
         """
         if isinstance(pipeline, Pipeline):
-            slips = dict.fromkeys([*self._slips, *pipeline._slips])  # noqa: SLF001 - another one of this class
-            return Pipeline((*self._lines, *pipeline._lines), tuple(slips))  # noqa: SLF001
+            slips = dict.fromkeys([*self._slips, *pipeline._slips])
+            return Pipeline((*self._lines, *pipeline._lines), tuple(slips))
         if pipeline is MISSING:
             mistake = "the other pipeline is missing: write merge(pipeline)"
         else:
             mistake = f"the other pipeline must be one, made with wallaroo.source(name, config); got {_got(pipeline)}"
         return Pipeline(self._lines, (*self._slips, f"pipeline {self._name}, merge: {mistake}"))
 
-    def to_sink(self, sink_config: Any = MISSING) -> Pipeline:
+    @fills_missing
+    def to_sink(self, sink_config: SinkConfig) -> Pipeline:
         """End the pipeline with a sink.
 
         Args:
             sink_config: Where the outputs go, such as a `wallaroo.TCPSinkConfig`.
+
+        Returns:
+            The pipeline with this end.
         """
         return self._then("to_sink", sink_config)
 
-    def to_sinks(self, sink_configs: Any = MISSING) -> Pipeline:
+    @fills_missing
+    def to_sinks(self, sink_configs: Sequence[SinkConfig]) -> Pipeline:
         """End the pipeline with several sinks, each of which gets all outputs.
 
         Args:
             sink_configs: A list of sinks, each as for `to_sink`.
+
+        Returns:
+            The pipeline with this end.
         """
         # The list is the caller's, who may go on to change it.
         return self._then("to_sinks", list(sink_configs) if isinstance(sink_configs, list) else sink_configs)
 
     def clone(self) -> Pipeline:
-        """Return a pipeline like this one, of the same source."""
+        """Make a pipeline like this one.
+
+        Returns:
+            The other pipeline; it has the same source.
+        """
         return Pipeline(self._lines, self._slips)
 
     def _then(self, method: str, *arguments: Any) -> Pipeline:
@@ -120,22 +151,38 @@ class Pipeline:
         return f"<Pipeline {self._name}>"
 
 
-def source(name: Any = MISSING, source_config: Any = MISSING) -> Pipeline:
-    """Return a pipeline that starts with a source.
+@fills_missing
+def source(name: str, source_config: SourceConfig) -> Pipeline:
+    """Start a pipeline with a source.
 
     Args:
         name: Its name, which is that of the pipeline too; no other source of the application may have it.
         source_config: Where the messages come from, such as a `wallaroo.TCPSourceConfig`.
+
+    Returns:
+        The pipeline, without steps so far.
+
+    >>> import wallaroo
+    >>> decode = wallaroo.decoder(bytes.decode)
+    >>> source("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
+    <Pipeline 'words'>
     """
     return Pipeline((Line(Declaration("source", (name, source_config))),))
 
 
-def build_application(app_name: Any = MISSING, pipeline: Any = MISSING) -> Application:
-    """Return the application, or raise a `wallaroo.WallarooParameterError` that lists every mistake.
+@fills_missing
+def build_application(app_name: str, pipeline: Pipeline) -> Application:
+    """Check all that was declared, and build the application.
 
     Args:
         app_name: The name of the application.
         pipeline: The pipeline; several are merged into one before.
+
+    Returns:
+        The application, for `application_setup` to return.
+
+    Raises:
+        WallarooParameterError: There are mistakes; the text lists all of them.
 
     >>> import wallaroo
     >>> build_application("Empty", source("in").key_by(len))  # doctest: +ELLIPSIS
