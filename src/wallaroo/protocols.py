@@ -1,16 +1,6 @@
 """The interfaces of what users hand over: any object with these methods will do.
 
 They are for annotations. Nothing has to inherit from them, and decorated functions have them by themselves.
-
->>> import wallaroo
->>> class Reversed:
-...     def name(self) -> str:
-...         return "reversed"
-...     def compute(self, data: str, /) -> str | None:
-...         return data[::-1]
->>> step: wallaroo.Computation[str, str] = Reversed()
->>> step.compute("abc")
-'cba'
 """
 
 from __future__ import annotations
@@ -48,7 +38,19 @@ Outputs = list[Item] | tuple[Item, ...] | None
 
 
 class Decoder(Protocol[Message_co]):
-    """Turns the bytes of a source into messages, and says how they are framed."""
+    r"""Turns the bytes of a source into messages, and says how they are framed.
+
+    >>> class Lines:
+    ...     def header_length(self) -> int:
+    ...         return 2
+    ...     def payload_length(self, bs: bytes) -> int:
+    ...         return int.from_bytes(bs)
+    ...     def decode(self, bs: bytes) -> str | None:
+    ...         return bs.decode() or None
+    >>> decoder: Decoder[str] = Lines()
+    >>> decoder.payload_length(b"\x00\x05"), decoder.decode(b"hello")
+    (5, 'hello')
+    """
 
     def header_length(self) -> int:
         """Return the number of bytes in front of each payload."""
@@ -61,14 +63,32 @@ class Decoder(Protocol[Message_co]):
 
 
 class Encoder(Protocol[Data_contra]):
-    """Turns an output into what a sink takes."""
+    """Turns an output into what a sink takes.
+
+    >>> class Lines:
+    ...     def encode(self, data: str) -> bytes:
+    ...         return f"{data};".encode()
+    >>> encoder: Encoder[str] = Lines()
+    >>> encoder.encode("hello")
+    b'hello;'
+    """
 
     def encode(self, data: Data_contra, /) -> Encoded:
         """Return the bytes to send for `data`, or text, which is sent as UTF-8, or None to send nothing."""
 
 
 class Computation(Protocol[Data_contra, Output_co]):
-    """A step without state that gives one output for a message."""
+    """A step without state that gives one output for a message.
+
+    >>> class Reverse:
+    ...     def name(self) -> str:
+    ...         return "reverse"
+    ...     def compute(self, data: str) -> str | None:
+    ...         return data[::-1]
+    >>> computation: Computation[str, str] = Reverse()
+    >>> computation.compute("abc")
+    'cba'
+    """
 
     def name(self) -> str:
         """Return the name of the step."""
@@ -78,7 +98,17 @@ class Computation(Protocol[Data_contra, Output_co]):
 
 
 class ComputationMulti(Protocol[Data_contra, Item]):
-    """A step without state that gives any number of outputs for a message."""
+    """A step without state that gives any number of outputs for a message.
+
+    >>> class Split:
+    ...     def name(self) -> str:
+    ...         return "split"
+    ...     def compute_multi(self, data: str) -> list[str]:
+    ...         return data.split()
+    >>> computation: ComputationMulti[str, str] = Split()
+    >>> computation.compute_multi("why hello")
+    ['why', 'hello']
+    """
 
     def name(self) -> str:
         """Return the name of the step."""
@@ -88,7 +118,18 @@ class ComputationMulti(Protocol[Data_contra, Item]):
 
 
 class StateComputation(Protocol[Data_contra, State_contra, Output_co]):
-    """A step that reads and changes a state, and gives one output for a message."""
+    """A step that reads and changes a state, and gives one output for a message.
+
+    >>> class Count:
+    ...     def name(self) -> str:
+    ...         return "count"
+    ...     def compute(self, data: str, state: list[str]) -> tuple[int, bool]:
+    ...         state.append(data)
+    ...         return len(state), True
+    >>> computation: StateComputation[str, list[str], int] = Count()
+    >>> computation.compute("why", ["hello"])
+    (2, True)
+    """
 
     def name(self) -> str:
         """Return the name of the step."""
@@ -98,7 +139,18 @@ class StateComputation(Protocol[Data_contra, State_contra, Output_co]):
 
 
 class StateComputationMulti(Protocol[Data_contra, State_contra, Item]):
-    """A step that reads and changes a state, and gives any number of outputs for a message."""
+    """A step that reads and changes a state, and gives any number of outputs for a message.
+
+    >>> class Repeat:
+    ...     def name(self) -> str:
+    ...         return "repeat"
+    ...     def compute_multi(self, data: str, state: list[str]) -> tuple[list[str], bool]:
+    ...         state.append(data)
+    ...         return list(state), True
+    >>> computation: StateComputationMulti[str, list[str], str] = Repeat()
+    >>> computation.compute_multi("why", ["hello"])
+    (['hello', 'why'], True)
+    """
 
     def name(self) -> str:
         """Return the name of the step."""
@@ -119,28 +171,58 @@ class OwnStateComputation(Protocol):
 
 
 class StateBuilder(Protocol[Made_co]):
-    """Makes the objects of a state, where their class alone cannot: it needs arguments, say."""
+    """Makes the objects of a state, where their class alone cannot: it needs arguments, say.
+
+    >>> class Zeros:
+    ...     def build(self) -> list[int]:
+    ...         return [0, 0]
+    >>> builder: StateBuilder[list[int]] = Zeros()
+    >>> builder.build()
+    [0, 0]
+    """
 
     def build(self) -> Made_co:
         """Return a fresh state object."""
 
 
 class Partition(Protocol[Data_contra]):
-    """Picks the key of a message, for `to_state_partition`."""
+    """Picks the key of a message, for `to_state_partition`.
+
+    >>> class FirstLetter:
+    ...     def partition(self, data: str) -> str:
+    ...         return data[0]
+    >>> partition: Partition[str] = FirstLetter()
+    >>> partition.partition("hello")
+    'h'
+    """
 
     def partition(self, data: Data_contra, /) -> Hashable:
         """Return the key of `data`."""
 
 
 class KeyExtractor(Protocol[Data_contra]):
-    """Picks the key of a message, for `key_by`."""
+    """Picks the key of a message, for `key_by`.
+
+    >>> class FirstLetter:
+    ...     def extract_key(self, data: str) -> str:
+    ...         return data[0]
+    >>> extractor: KeyExtractor[str] = FirstLetter()
+    >>> extractor.extract_key("hello")
+    'h'
+    """
 
     def extract_key(self, data: Data_contra, /) -> Hashable:
         """Return the key of `data`."""
 
 
 class SourceConfig(Protocol):
-    """Where a pipeline's messages come from."""
+    """Where a pipeline's messages come from.
+
+    >>> import wallaroo
+    >>> config: SourceConfig = wallaroo.TCPSourceConfig("127.0.0.1", "7010", wallaroo.decoder(bytes.decode))
+    >>> config.decoder.decode(b"hello")
+    'hello'
+    """
 
     @property
     def decoder(self) -> Decoder:
@@ -148,7 +230,13 @@ class SourceConfig(Protocol):
 
 
 class SinkConfig(Protocol):
-    """Where a pipeline's outputs go."""
+    """Where a pipeline's outputs go.
+
+    >>> import wallaroo
+    >>> config: SinkConfig = wallaroo.TCPSinkConfig("127.0.0.1", "7002", wallaroo.encoder(str.encode))
+    >>> config.encoder.encode("hello")
+    b'hello'
+    """
 
     @property
     def encoder(self) -> Encoder:

@@ -36,6 +36,9 @@ class ApplicationBuilder:
     A computation is a decorated function, an object with `name()` and `compute` or `compute_multi`, or a
     class of such objects. A class is made into an object by `build`, to learn its name, and where it runs.
 
+    Args:
+        name: The name of the application.
+
     >>> import wallaroo
     >>> @wallaroo.decoder
     ... def decode(bs):

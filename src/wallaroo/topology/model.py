@@ -122,7 +122,16 @@ class Pipeline:
 
 
 class Application(list[tuple[Any, ...]]):
-    """A built application: its name, its pipelines, and, as a list, the tuples in the order they were declared."""
+    """A built application: its name, its pipelines, and, as a list, the tuples in the order they were declared.
+
+    It is made by `wallaroo.ApplicationBuilder.build` or `wallaroo.build_application`.
+
+    >>> import wallaroo
+    >>> source = wallaroo.TCPSourceConfig("127.0.0.1", "7010", wallaroo.decoder(bytes.decode))
+    >>> application = wallaroo.build_application("Ignore", wallaroo.source("lines", source))
+    >>> application.name, [pipeline.name for pipeline in application.pipelines]
+    ('Ignore', ['lines'])
+    """
 
     def __init__(
         self, name: str, pipelines: tuple[Pipeline, ...], declarations: list[tuple[Any, ...]] | None = None
