@@ -29,7 +29,7 @@ class Called:
 ASYNC = "write `def`, and asyncio.run(...) around what has to be awaited."
 KINDS = [
     (coroutine, "is `async def`: " + ASYNC),
-    (functools.partial(coroutine, state=1), "is `async def`: " + ASYNC),
+    (functools.partial(coroutine), "is `async def`: " + ASYNC),
     (staticmethod(coroutine), "is `async def`: " + ASYNC),
     (Called(), "is `async def`: " + ASYNC),
     (generator, "is a generator function, with `yield` in it: "),

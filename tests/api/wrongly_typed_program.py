@@ -32,7 +32,7 @@ def count(word: str, state: list[str]) -> tuple[int, bool]:
     return len(state), True
 
 
-@wallaroo.state_computation("forgotten")  # error: arg-type
+@wallaroo.state_computation("forgotten")  # error: type-var
 def forgets_to_save(word: str, state: list[str]) -> tuple[str, int]:
     return word, len(state)
 

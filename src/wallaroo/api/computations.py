@@ -227,7 +227,7 @@ def state_computation_multi(name: Any = MISSING, state: Any = MISSING) -> Any:
     return _decorator(MultiOwnStateComputation, name, state)
 
 
-def _decorator(kind: type[_NamedComputation[..., Any]], name: Any, *state: Any) -> Any:
+def _decorator(kind: Any, name: Any, *state: Any) -> Any:
     """Return the decorator, or, where it was written without its name, what it makes of the function."""
     is_bare = callable(name) and not state and not (kind.stateful and inspect.isclass(name) and _makes_states(name))
     return kind(name, MISSING) if is_bare else lambda function: kind(function, name, *state)

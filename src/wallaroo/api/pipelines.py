@@ -191,7 +191,8 @@ def build_application(app_name: str, pipeline: Pipeline) -> Application:
       - pipeline 'in': source_config is missing: write source('in', wallaroo.TCPSourceConfig(host, port, decoder)).
       - pipeline 'in', step 1 (key_by len): the key extractor len is a plain function: write ...
     """
-    name = None if app_name is MISSING else app_name
+    given: Any = app_name
+    name = None if given is MISSING else given
     if isinstance(pipeline, Pipeline):
         return assemble_lines(name, pipeline._lines, pipeline._slips)  # noqa: SLF001 - of this module
     if isinstance(name, Pipeline) or pipeline is MISSING:
