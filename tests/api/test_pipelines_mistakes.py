@@ -132,7 +132,8 @@ OLD = (
             lambda: source().key_by("first letter"),
             (
                 "pipeline 'words', step 1 (key_by 'first letter'): the key extractor 'first letter' has no method "
-                "partition: write a function with @wallaroo.key_extractor above it, or a class with partition(data)."
+                "extract_key: write a function with @wallaroo.key_extractor above it, or a class with "
+                "extract_key(data)."
             ),
         ),
         (

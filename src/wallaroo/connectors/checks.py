@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.introspection import a_kind_of, accepts, call_text, label
+from wallaroo.introspection import a_kind_of, accepts, call_text, decoration_mistakes, deferred_mistakes, label
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +37,9 @@ def decoder_mistakes(decoder: Any) -> Iterator[str]:
     if inspect.isroutine(decoder):
         yield f"the decoder is the plain function {label(decoder)}: write @wallaroo.decoder above it"
         return
+    if mistakes := list(decoration_mistakes(decoder)):
+        yield from mistakes
+        return
     lacking = [
         method
         for method in ("header_length", "payload_length", "decode")
@@ -50,6 +53,12 @@ def decoder_mistakes(decoder: Any) -> Iterator[str]:
         return
     yield from call_mistakes(decoder.payload_length, f"the decoder {label(decoder)}", "payload_length", "bs")
     yield from call_mistakes(decoder.decode, f"the decoder {label(decoder)}", "decode", "bs")
+    yield from deferred_mistakes(
+        decoder.decode,
+        f"the decoder {label(decoder)}",
+        "write `return`; where a payload has several messages, return a list of them, and let a step with "
+        "@wallaroo.computation_multi return it again",
+    )
     yield from _header_length_mistakes(decoder)
 
 
@@ -72,6 +81,8 @@ def encoder_mistakes(encoder: Any) -> Iterator[str]:
         yield f"the encoder is the class {encoder.__name__}: write {encoder.__name__}() to make one"
     elif inspect.isroutine(encoder):
         yield f"the encoder is the plain function {label(encoder)}: write @wallaroo.encoder above it"
+    elif mistakes := list(decoration_mistakes(encoder)):
+        yield from mistakes
     elif not callable(getattr(encoder, "encode", None)):
         yield (
             f"the encoder {label(encoder)} has no method encode: an encoder is a function with "
@@ -79,6 +90,8 @@ def encoder_mistakes(encoder: Any) -> Iterator[str]:
         )
     else:
         yield from call_mistakes(encoder.encode, f"the encoder {label(encoder)}", "encode", "data")
+        instead = "write `return`, with all the bytes in one"
+        yield from deferred_mistakes(encoder.encode, f"the encoder {label(encoder)}", instead)
 
 
 def call_mistakes(method: Any, owner: str, name: str, parameter: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.errors import WallarooParameterError
-from wallaroo.introspection import MISSING, instance_of, label, making_mistakes
+from wallaroo.introspection import MISSING, decoration_mistakes, instance_of, label, making_mistakes
 from wallaroo.topology import validate
 from wallaroo.topology.branches import SINK_METHODS, Declaration, Line, SourceGraph, graphs_of
 from wallaroo.topology.levels import order_mistakes
@@ -247,7 +247,9 @@ class _Assembly:
     def _step_with_own_state(
         self, method: str, target: Any, instance: Any, mistakes: list[str]
     ) -> StateComputation | None:
+        mistakes.extend(decoration_mistakes(instance))
         mistakes.extend(validate.own_state_mistakes(label(target), instance.own_state, method))
+        mistakes.extend(validate.returning_mistakes(instance, label(target), pair=False))
         if mistakes:
             return None
         name, multi = instance.name(), callable(getattr(instance, "compute_multi", None))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from wallaroo.introspection import instance_of
+from wallaroo.introspection import instance_of, key_method
 from wallaroo.protocols import SinkConfig, SourceConfig
 
 REPLAYS = "(replayed dead letters)"
@@ -69,8 +69,7 @@ class KeyBy:
         """Return the user's function from a message to its key."""
         if self.target is None:
             return lambda _: None
-        function: Callable[[Any], Any] = instance_of(self.target).partition
-        return function
+        return _key_function(self.target, "extract_key", "partition")
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +100,13 @@ class StateComputation:
         """Return the user's function from a message to its key, or None where the step has none."""
         if self.partition is None:
             return None
-        function: Callable[[Any], Any] = instance_of(self.partition).partition
-        return function
+        return _key_function(self.partition, "partition", "extract_key")
+
+
+def _key_function(target: Any, *methods: str) -> Callable[[Any], Any]:
+    """Return the first of the `methods` that there is: either generation's word for it is as good."""
+    function: Callable[[Any], Any] = getattr(instance_of(target), key_method(target, *methods) or methods[0])
+    return function
 
 
 Step = Computation | KeyBy | StateComputation
@@ -194,7 +198,16 @@ def sink_name(sink: Any) -> str | None:
 
 
 class Application(list[tuple[Any, ...]]):
-    """A built application: its name, its pipelines, and, as a list, the tuples in the order they were declared."""
+    """A built application: its name, its pipelines, and, as a list, the tuples in the order they were declared.
+
+    It is made by `wallaroo.ApplicationBuilder.build` or `wallaroo.build_application`.
+
+    >>> import wallaroo
+    >>> source = wallaroo.TCPSourceConfig("127.0.0.1", "7010", wallaroo.decoder(bytes.decode))
+    >>> application = wallaroo.build_application("Ignore", wallaroo.source("lines", source))
+    >>> application.name, [pipeline.name for pipeline in application.pipelines]
+    ('Ignore', ['lines'])
+    """
 
     def __init__(
         self, name: str, pipelines: tuple[Pipeline, ...], declarations: list[tuple[Any, ...]] | None = None

@@ -99,7 +99,8 @@ def state_loop(plan: Plan, outbox: Outbox, route: StepRoute) -> RunState:
         if route.step.multi:
             loop.line(f"if type(output) is not list: output = {loop.name(checked_list, 'checked')}(output)")
             loop.line(f"{loop.name(outbox, 'outbox')}.fanout_budget -= len(output)")
-        loop.line("if save: save_any = True")
+        loop.line("if save is True: save_any = True")
+        loop.line(f"elif save is not False and {loop.name(checked_save, 'checked')}(save): save_any = True")
         if route.step.multi:
             with loop.block("for each in output:"), loop.block("if each is not None:"):
                 line.write_after(route.index, "each")
@@ -316,6 +317,28 @@ def checked_pair(result: Any) -> tuple[Any, Any]:
     if isinstance(result, tuple) and len(result) == 2:
         return result
     raise ReturnShapeError(f"expected a tuple (output, save_state), got a {type(result).__name__}: {result!r:.80}")
+
+
+def checked_save(save: Any) -> bool:
+    """Return `save_state`, the second of the two results of a state computation.
+
+    What is no bool is more likely a second output, behind which `save_state` was forgotten.
+
+    >>> checked_save(False)
+    False
+    >>> checked_save("b")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    wallaroo.engine.stages.steps.ReturnShapeError: expected True or False for save_state, got a str: 'b'. Write ...
+    """
+    # NumPy's comparisons give a bool of its own; it is not imported to find out.
+    kind = type(save)
+    if kind is bool or (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_")):
+        return bool(save)
+    raise ReturnShapeError(
+        f"expected True or False for save_state, got a {kind.__name__}: {save!r:.80}. Write `return output, True` to "
+        "have the state saved, `return output, False` if not, and `return (a, b), True` for a pair"
+    )
 
 
 def checked_bytes(encoded: Any) -> bytes:
