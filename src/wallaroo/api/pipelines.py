@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Pipeline:
     """Messages on their way from a source, or from several, through steps to sinks.
 
-    It never changes: each method returns a new pipeline, so that several can continue from the same beginning. What they
-    have in common is computed once for each message, which then goes down every branch, in the order in which
+    It never changes: each method returns a new pipeline, so several can continue from the same beginning. What they have
+    in common is computed once for each message, which then goes down every branch, in the order in which
     `wallaroo.build_application` or `merge` is given them. The methods only write down what they are given:
     `wallaroo.build_application` checks it all and reports every mistake at once.
 
@@ -221,7 +221,8 @@ def build_application(app_name: str, pipeline: Pipeline, *more: Pipeline) -> App
     """
     given: Any = app_name
     name = None if given is MISSING else given
-    if isinstance(name, Pipeline) or pipeline is MISSING:
+    first: Any = pipeline
+    if isinstance(name, Pipeline) or first is MISSING:
         return assemble_lines(name, (), ['write build_application("application name", pipeline), in this order'])
     pipelines = [each for each in (pipeline, *more) if isinstance(each, Pipeline)]
     slips = [slip for each in pipelines for slip in each._slips]  # noqa: SLF001 - of this module
