@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Pipeline:
     """Messages on their way from a source, or from several, through steps to sinks.
 
-    It never changes: each method returns a new pipeline, so several can continue from the same beginning. What they have
+    It never changes: each method returns a new pipeline, so several can continue from one beginning. What they have
     in common is computed once for each message, which then goes down every branch, in the order in which
     `wallaroo.build_application` or `merge` is given them. The methods only write down what they are given:
     `wallaroo.build_application` checks it all and reports every mistake at once.
