@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-_MOST_DOUBLINGS = 100
+_MAX_DOUBLINGS = 100
 
 
 class Backoff:
@@ -40,7 +40,7 @@ class Backoff:
         [1.0, 2.0, 4.0, 30.0]
         """
         # A power of a large number is no number any more.
-        return min(self._first * 2.0 ** min(number - 1, _MOST_DOUBLINGS), self._longest)
+        return min(self._first * 2.0 ** min(number - 1, _MAX_DOUBLINGS), self._longest)
 
     def reset(self) -> None:
         """Begin again with the first pause: an attempt has succeeded."""

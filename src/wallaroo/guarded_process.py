@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from wallaroo import process_guard
 
-_PATIENCE_SECONDS = 10.0
+_TIMEOUT_SECONDS = 10.0
 
 
 def start(
@@ -45,7 +45,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
     # A guard that somebody has stopped would never know.
     process.send_signal(signal.SIGCONT)
     try:
-        process.wait(_PATIENCE_SECONDS)
+        process.wait(_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 _SYSTEM = 0
-_MOST_STEPS = 1000
+_MAX_STEPS = 1000
 """Links can lead in circles."""
 
 
@@ -31,7 +31,7 @@ def stranger(path: Path, user: int | None = None) -> str | None:
     """
     place = Path("/")
     rest = deque(Path(os.path.abspath(path)).parts[1:])  # noqa: PTH100 - links are looked at one by one
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         found = place.lstat()
         if owned_by_another(found, user) and not (rest and _may_be_the_systems(place, found)):
             return f"{place} belongs to another user"

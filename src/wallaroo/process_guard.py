@@ -30,7 +30,7 @@ _PARENT_GONE = signal.SIGUSR1
 _PR_SET_CHILD_SUBREAPER = 36
 _STDIN = 0
 _STDERR = 2
-_LOOK_SECONDS = 0.005
+_POLL_SECONDS = 0.005
 _NOT_EXECUTED = 127
 _ENDED = (b"Z", b"X")
 
@@ -104,7 +104,7 @@ class _Guard:
                 found.append(self._child)  # Also where there is nothing to be read of it.
             if not sum(map(_kill, found)):
                 return
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
 
 def _kill(process: int) -> bool:

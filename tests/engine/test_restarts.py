@@ -298,14 +298,14 @@ def _unexpected(error):
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch):
     """Have borders of all kinds come up often."""
-    limits = {"BLOCK_BYTES": 50, "WINDOW_BYTES": 250, "_MOST_RANGES": 4, "_MOST_WAITING_BYTES": 150}
+    limits = {"BLOCK_BYTES": 50, "WINDOW_BYTES": 250, "_MAX_RANGES": 4, "_MAX_WAITING_BYTES": 150}
     for name, limit in limits.items():
         monkeypatch.setattr(sequencer_module, name, limit)
     monkeypatch.setattr(sequencer_module, "INTERVAL_SECONDS", 0.0)
     monkeypatch.setattr(sequence_module, "SEGMENT_BYTES", 300)
     monkeypatch.setattr(worker_module, "_KEPT_AT_MOST", 300)
     monkeypatch.setattr(tasks_module, "_MUCH_STATE_BYTES", 500)
-    monkeypatch.setattr(egress_module, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(egress_module, "_POLL_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("levels", [0, 1, 2])

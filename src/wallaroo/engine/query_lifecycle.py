@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-_MOST_TASKS_BY_DEFAULT = 8
+_MAX_DEFAULT_TASKS = 8
 _END_SECONDS = 2.0
 """How long to wait for the line of a worker to end that has made the query fail: it was before Spark could notice."""
 
@@ -74,7 +74,7 @@ class QueryLifecycle:
         self._opened = contextlib.ExitStack()
         self._java = around.java
         self._ref = PlanRef.write(plan, around.home.for_spark / "plan.json")
-        self._tasks = self._most_tasks = workers or cores(spark.master)
+        self._tasks = self._max_tasks = workers or cores(spark.master)
         if not spark.local:
             self._ref = self._ref.with_parcel()
 
@@ -84,7 +84,7 @@ class QueryLifecycle:
         if not self._spark.local:
             context = self._session.sparkContext
             self._tasks = tasks_of_a_stage(lambda: slots_of(context), self._stages, self._asked)
-            self._most_tasks = self._tasks
+            self._max_tasks = self._tasks
         self._start_query()
 
     def start_again(self) -> None:
@@ -170,11 +170,11 @@ class QueryLifecycle:
     def _fit_to_cluster(self) -> None:
         """Wait until the tasks of the last attempt are gone; if executors are gone for good, go on with fewer tasks."""
         context = self._session.sparkContext
-        tasks = tasks_that_fit(lambda: free_slots_of(context), self._stages, self._most_tasks)
+        tasks = tasks_that_fit(lambda: free_slots_of(context), self._stages, self._max_tasks)
         if not tasks:
             raise cannot_go_on("the cluster has no room for it any more", self._around.home)
         if tasks < self._tasks:
-            self._warn(f"Each stage goes on with {tasks} of {self._most_tasks} workers: the cluster has lost cores.")
+            self._warn(f"Each stage goes on with {tasks} of {self._max_tasks} workers: the cluster has lost cores.")
         self._tasks = tasks
 
     def _expected(self) -> Expected:
@@ -206,4 +206,4 @@ def cores(master: str) -> int:
     3
     """
     named = re.fullmatch(r"local\[(\d+)\]", master)
-    return int(named[1]) if named else min(os.cpu_count() or 1, _MOST_TASKS_BY_DEFAULT)
+    return int(named[1]) if named else min(os.cpu_count() or 1, _MAX_DEFAULT_TASKS)

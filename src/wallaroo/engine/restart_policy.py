@@ -21,12 +21,12 @@ from wallaroo.notices import Notice
 ENOUGH_ROOM = 16 << 20
 """How many bytes must be free before a query is started again: with less, it would soon fail for the same reason."""
 
-_TRIES = 4
-_MOST_FATAL_CALLS = 10
-_MOST_LESSONS = 3 * _MOST_FATAL_CALLS
+_MAX_ATTEMPTS = 4
+_MAX_FATAL_CALLS = 10
+_MAX_LESSONS = 3 * _MAX_FATAL_CALLS
 """How many failures in a row may teach something: that a call is fatal is known after three deaths."""
 _LONGEST_PAUSE = 30.0
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _TRY_ANYWAY_SECONDS = 60.0
 
 
@@ -73,7 +73,7 @@ class RestartPolicy:
             self._lessons += 1
         else:
             self._tries += 1
-        if not self.passes(failure) or self._tries > _TRIES or self._lessons > _MOST_LESSONS:
+        if not self.passes(failure) or self._tries > _MAX_ATTEMPTS or self._lessons > _MAX_LESSONS:
             raise cannot_go_on(failure.text, self._home)
         if self._full_folder():
             # Not everything that fails on a full disk says why.
@@ -102,7 +102,7 @@ class RestartPolicy:
             self._fatal_in_a_row += 1
             self._tries = 0
             step = fatal_calls[call]
-            if self._fatal_in_a_row >= _MOST_FATAL_CALLS:
+            if self._fatal_in_a_row >= _MAX_FATAL_CALLS:
                 raise cannot_go_on(
                     f"{self._fatal_in_a_row} messages in a row have killed their workers, the last at {step}",
                     self._home,
@@ -119,7 +119,7 @@ class RestartPolicy:
         if self._interrupted.wait(_pause(self._waits + self._tries)):
             return False
         while self._full_folder() and time.monotonic() < deadline:
-            if self._interrupted.wait(_LOOK_SECONDS):
+            if self._interrupted.wait(_POLL_SECONDS):
                 return False
         return True
 

@@ -28,8 +28,8 @@ from wallaroo.program import Program
 from wallaroo.topology.model import Application
 
 READY = "Application has successfully initialized."
-_LOOK_SECONDS = 0.01
-_ASK_AGAIN_SECONDS = 2.0
+_POLL_SECONDS = 0.01
+_RETRY_SECONDS = 2.0
 _STATUS_SECONDS = 1.0
 """How long the ingress may take to say how its sources are doing: a run that ends does not wait for it."""
 
@@ -112,7 +112,7 @@ class Running:
         while not counts.commits:
             # Asked for again, where the query has been started once more meanwhile.
             self._ingress.end_epoch()
-            deadline = time.monotonic() + _ASK_AGAIN_SECONDS
+            deadline = time.monotonic() + _RETRY_SECONDS
             self._wait_until(lambda: counts.commits > 0 or time.monotonic() > deadline)  # noqa: B023 - called at once
         blocks = counts.blocks
         self._ingress.tick()
@@ -122,7 +122,7 @@ class Running:
         while not condition():
             if not self.keeps_going():
                 raise cannot_go_on("its query has ended", self._home)
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def keeps_going(self) -> bool:
         """Tell whether the query runs; start it again from the last commit where it has ended."""
@@ -171,14 +171,14 @@ class Running:
                 # been the tasks of a life that is over: then the next one has to be.
                 told = self._ingress.end_epoch()
                 end = told if end is None else end
-                ask_at = time.monotonic() + _ASK_AGAIN_SECONDS
+                ask_at = time.monotonic() + _RETRY_SECONDS
             if self._egress.held_up is not None:
                 self._left = str(self._egress.held_up)
             elif not self._processing.is_active():
                 self._left = "its query has ended"
             if self._left or self._egress.failure is not None:
                 break
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def snapshot(self) -> Snapshot:
         """Return all that is counted, by whichever part; what the ingress knows only where it answers soon."""

@@ -16,7 +16,7 @@ from wallaroo.errors import WallarooError
 if TYPE_CHECKING:
     from wallaroo.ingress.source import SourceStatus
 
-PATIENCE_SECONDS = 30.0
+TIMEOUT_SECONDS = 30.0
 """How long a client waits for an ingress process that is away: it may be about to be restarted."""
 
 _ANSWER_SECONDS = 60.0
@@ -32,15 +32,15 @@ class IngressClient:
     A client can be sent to another process: it is only the path and the token, and connects when needed.
     """
 
-    def __init__(self, control_path: str, token: str, *, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, control_path: str, token: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
         self._control_path = control_path
         self._token = token
-        self._patience = patience
+        self._timeout = timeout
         self._owner = os.getpid()
         self._idle: list[socket.socket] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make_client, (self._control_path, self._token, self._patience)
+        return _make_client, (self._control_path, self._token, self._timeout)
 
     def delivered(self, block: int) -> None:
         """Say that the outputs of all blocks before `block` have been delivered."""
@@ -88,7 +88,7 @@ class IngressClient:
     def _ask(self, request: dict[str, Any], within: float | None = None) -> dict[str, Any]:
         """Send a request and return its answer. All requests may be repeated, so a lost one is."""
         line = json.dumps({**request, "token": self._token}).encode() + b"\n"
-        deadline = time.monotonic() + (self._patience if within is None else within)
+        deadline = time.monotonic() + (self._timeout if within is None else within)
         backoff = Backoff(0.05, longest=1.0)
         while True:
             try:
@@ -131,8 +131,8 @@ class IngressClient:
         return connection
 
 
-def _make_client(control_path: str, token: str, patience: float) -> IngressClient:
-    return IngressClient(control_path, token, patience=patience)
+def _make_client(control_path: str, token: str, timeout: float) -> IngressClient:
+    return IngressClient(control_path, token, timeout=timeout)
 
 
 def _read_line(connection: socket.socket) -> bytes:

@@ -36,7 +36,7 @@ ACCEPTED_AT_ONCE = 64
 """How many connections a source accepts before those that are open get their turn again."""
 
 _ENOUGH = 1 << 20
-_MACOS_MOST = 10_240
+_MACOS_MAX = 10_240
 _FOR_THE_PROCESS = 64
 # Logs, indices, sockets that listen; and connections that have been accepted but not yet counted, over a few turns.
 _FOR_A_SOURCE = 16 + 4 * ACCEPTED_AT_ONCE
@@ -47,7 +47,7 @@ def allow_many_files() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _ENOUGH if hard == resource.RLIM_INFINITY else hard
     # macOS says that there is no limit, and refuses more than this.
-    for wanted in (most, min(most, _MACOS_MOST)):
+    for wanted in (most, min(most, _MACOS_MAX)):
         if soft != resource.RLIM_INFINITY and wanted > soft:
             with suppress(ValueError, OSError):
                 resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 SMALL_BYTES = 16 << 10
 """What a connection may always keep of an unfinished message."""
 
-_LEAST_READ_BYTES = 4 << 10
-_PATIENCE_SECONDS = 5.0
+_MIN_READ_BYTES = 4 << 10
+_TIMEOUT_SECONDS = 5.0
 _PROGRESS_BYTES = 1 << 20
 
 
@@ -69,7 +69,7 @@ class PartialFrames:
         room = self._most - self.total
         if room >= wanted or sender is self._turn:
             return wanted
-        return max(room, _LEAST_READ_BYTES)
+        return max(room, _MIN_READ_BYTES)
 
     def changed(self, sender: Sender, by: int) -> None:
         """Take note that `sender` has so many bytes more, or fewer, of an unfinished message than before."""
@@ -121,7 +121,7 @@ class PartialFrames:
         sender.release(self)
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._look_at_progress)
+        self._timer = asyncio.get_running_loop().call_later(_TIMEOUT_SECONDS, self._look_at_progress)
 
     def _pass_on(self) -> None:
         """Give the turn to the next one that has something to be read; one that has nothing may be stuck."""
@@ -155,7 +155,7 @@ class PartialFrames:
                 "too slow while others waited",
                 f": unfinished messages took more than {readable_size(self._most)} of memory (--max-unfinished), and "
                 f"while others waited for its turn to end it sent {readable_size(self._progress)} in "
-                f"{_PATIENCE_SECONDS:.0f} seconds.",
+                f"{_TIMEOUT_SECONDS:.0f} seconds.",
             )
         else:
             self._give_turn(sender)

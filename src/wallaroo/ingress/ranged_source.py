@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from wallaroo.connectors.base import IntakeContext, RangedKind
     from wallaroo.ingress.config import SourceEndpoint
 
-_MOST_AT_ONCE = 1 << 30
+_MAX_RANGE_BYTES = 1 << 30
 _STEPS = 256
 """Into how many parts, at least, the limit is cut up to note what lies ahead of a position."""
 
@@ -71,8 +71,8 @@ class RangedSource(Source):
         """Put messages into the order of the application."""
         if not self._end <= first < end:
             raise ValueError(f"{self.name!r} ends at {self._end}: {first} to {end} cannot come next")
-        if not 0 <= size <= _MOST_AT_ONCE:
-            raise ValueError(f"{size} bytes at once are not a part of a block; at most {_MOST_AT_ONCE} are")
+        if not 0 <= size <= _MAX_RANGE_BYTES:
+            raise ValueError(f"{size} bytes at once are not a part of a block; at most {_MAX_RANGE_BYTES} are")
         self._count(end, size + MESSAGE_BYTES * (end - first))
         self._added(first, end, size)
 

@@ -35,8 +35,8 @@ RETRY_SECONDS = 1.0
 """How soon a block is tried again that could not be written."""
 SYNC_SECONDS = 1.0
 """How often the sequence is forced to the disk, like the logs."""
-_MOST_RANGES = 1024
-_MOST_WAITING_BYTES = 64 << 20
+_MAX_RANGES = 1024
+_MAX_WAITING_BYTES = 64 << 20
 """What waits in memory to be cut is bounded: beyond this blocks are cut ahead, and wait in the sequence's files."""
 
 FRAME = Struct(">qiI")
@@ -66,7 +66,7 @@ class Sequencer:
         on_delivered: Callable[[Range], None] = lambda _: None,
     ) -> None:
         self._sequence = sequence
-        self._most_in_an_epoch = epoch_bytes
+        self._max_epoch_bytes = epoch_bytes
         self._epoch_seconds = epoch_seconds
         self._on_cut_failed = on_cut_failed
         self._on_delivered = on_delivered
@@ -221,7 +221,7 @@ class Sequencer:
         """Hand out what may be handed out, and see to it that this is done again in time."""
         while self._is_open() and (block := self._next_block()) is not None:
             self._hand_out(block)
-        if self._waiting_bytes > _MOST_WAITING_BYTES or len(self._waiting) > _MOST_RANGES:
+        if self._waiting_bytes > _MAX_WAITING_BYTES or len(self._waiting) > _MAX_RANGES:
             self._cut()
 
     def _is_open(self) -> bool:
@@ -268,7 +268,7 @@ class Sequencer:
         """Make a block of what waits, up to the size of a block."""
         taken: list[tuple[Range, int]] = []
         size = 0
-        while self._waiting and (not taken or (size < BLOCK_BYTES and len(taken) < _MOST_RANGES)):
+        while self._waiting and (not taken or (size < BLOCK_BYTES and len(taken) < _MAX_RANGES)):
             taken.append(self._waiting.popleft())
             size += taken[-1][1]
         try:
@@ -306,7 +306,7 @@ class Sequencer:
         packed = block.pack()
         self._lines[block.number % self._readers].send(FRAME.pack(block.number, len(packed), block.size) + packed)
         self._epoch_bytes += block.size
-        if self._epoch_bytes >= self._most_in_an_epoch:
+        if self._epoch_bytes >= self._max_epoch_bytes:
             # A log gets shorter only with a commit.
             self.end_epoch()
         elif not self._epoch_began:

@@ -16,7 +16,7 @@ from typing import Any
 from wallaroo.backoff import Backoff
 from wallaroo.channels import dial
 from wallaroo.connectors.base import Piece
-from wallaroo.ingress.client import PATIENCE_SECONDS
+from wallaroo.ingress.client import TIMEOUT_SECONDS
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.reader import RawPiece
 
@@ -33,10 +33,10 @@ _READ_BYTES = 1 << 18
 class RemoteMessages:
     """Reads messages from the ingress at `address`. Connections stay open from block to block."""
 
-    def __init__(self, address: str, token: str, *, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, address: str, token: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
         self._address = address
         self._token = token
-        self._patience = patience
+        self._timeout = timeout
         self._idle: list[_Line] = []
         """More than one where a range is read again while it is being read, to look something up."""
 
@@ -53,14 +53,14 @@ class RemoteMessages:
             LogCorruptError: Some of the messages are damaged or gone; those before them have been yielded.
             ConnectionError: The ingress does not answer.
         """
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._timeout
         backoff = Backoff(_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         while True:
             try:
                 for piece in self._pieces(source, first, end):
                     yield piece.first, piece.messages()
                     first = piece.end
-                    deadline = time.monotonic() + self._patience
+                    deadline = time.monotonic() + self._timeout
                     backoff.reset()
             except OSError as error:
                 # What was open to an ingress that is gone is of no use any more.

@@ -16,7 +16,7 @@ from wallaroo.ingress.log.reader import LogReader, RawPiece
 from wallaroo.ingress.sequencer import Sequencer
 from wallaroo.ingress.worker_client import ALL, DAMAGED, HEAD, PIECE
 
-LONGEST_LINE = 1 << 16
+MAX_LINE_BYTES = 1 << 16
 
 
 class WorkerServer:
@@ -38,7 +38,7 @@ class WorkerServer:
                 f"Workers of the cluster cannot be waited for on {joined(host, port)}: {error.strerror or error}. "
                 "Say which address of this machine they reach: --spark-conf spark.driver.bindAddress=ADDRESS."
             ) from error
-        self._server = await asyncio.start_server(self._serve, sock=listener, limit=LONGEST_LINE)
+        self._server = await asyncio.start_server(self._serve, sock=listener, limit=MAX_LINE_BYTES)
         found: int = listener.getsockname()[1]
         return found
 

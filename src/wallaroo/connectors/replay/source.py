@@ -23,7 +23,7 @@ from wallaroo.files import write_atomically
 from wallaroo.ingress.log.reader import LogReader
 from wallaroo.notices import Notice
 
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _BACKLOG_BYTES = 4 << 20
 _LETTERS_AT_ONCE = 1000
 _NUMBERS_END = 1 << 62
@@ -125,7 +125,7 @@ class ReplaySource(PulledIntake):
                 with suppress(OSError):  # A file that cannot be read now is looked at again.
                     await self._take()
                     self._seen = stamp
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def _take(self) -> None:
         waiting = await asyncio.to_thread(self._waiting, self._log.end)
@@ -135,7 +135,7 @@ class ReplaySource(PulledIntake):
             self._log.advance(some[0]["number"])
             self._log.received([json.dumps(line["letter"]).encode() for line in some])
             while self._log.backlog_bytes > _BACKLOG_BYTES or self._log.held_back:  # noqa: ASYNC110
-                await asyncio.sleep(_LOOK_SECONDS)  # Nobody tells when there is room again; looking is cheap.
+                await asyncio.sleep(_POLL_SECONDS)  # Nobody tells when there is room again; looking is cheap.
 
     def _waiting(self, end: int) -> list[dict[str, Any]]:
         return [line for line in self._queue.lines() if line["number"] >= end and line["letter"] is not None]

@@ -16,7 +16,7 @@ from wallaroo.connectors.output_block import OutputBlock
 from wallaroo.connectors.tcp.sink import TcpSink
 from wallaroo.notices import Notice, ThrottledNotice
 
-_PATIENCE_SECONDS = 10.0
+_TIMEOUT_SECONDS = 10.0
 _ENDED = "it closed the connection without confirming the block"
 
 
@@ -45,9 +45,9 @@ class ConfirmedTcpSink(TcpSink):
                 some = connection.recv(ANSWER.size - len(answer))
             except TimeoutError:
                 self._give_up_if_stuck(progress)
-                if time.monotonic() - progress > _PATIENCE_SECONDS:
+                if time.monotonic() - progress > _TIMEOUT_SECONDS:
                     self._unconfirmed.begins(
-                        f"The receiver at {self.name} was sent a block {_PATIENCE_SECONDS:g} seconds ago and has not "
+                        f"The receiver at {self.name} was sent a block {_TIMEOUT_SECONDS:g} seconds ago and has not "
                         "confirmed it. Is it one for --effectively-once?"
                     )
             else:

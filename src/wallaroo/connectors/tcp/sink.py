@@ -23,9 +23,9 @@ from wallaroo.notices import Notice, ThrottledNotice
 _FIRST_RETRY_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 5.0
 _DIAL_SECONDS = 10.0
-_UNSENT_AT_MOST = 1 << 18
-_LOOK_AROUND_SECONDS = 0.5
-_PATIENCE_WHEN_STOPPING_SECONDS = 5.0
+_MAX_UNSENT_BYTES = 1 << 18
+_POLL_SECONDS = 0.5
+_STOPPING_TIMEOUT_SECONDS = 5.0
 
 
 class TcpSink:
@@ -120,10 +120,10 @@ class TcpSink:
 
     def _open(self) -> socket.socket:
         connection = dial(self._address, _DIAL_SECONDS)
-        connection.settimeout(_LOOK_AROUND_SECONDS)
+        connection.settimeout(_POLL_SECONDS)
         if sys.platform.startswith("linux"):
             # What the system holds is sent even if this process is killed, without a note of it in the ledger.
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_AT_MOST)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT_BYTES)
         return connection
 
     def _transmit(self, connection: socket.socket, block: OutputBlock) -> None:
@@ -171,7 +171,7 @@ class TcpSink:
 
     def _give_up_if_stuck(self, progress: float) -> None:
         """Stop waiting for a receiver that takes nothing, once the application is being stopped."""
-        if self._stopping.is_set() and time.monotonic() - progress > _PATIENCE_WHEN_STOPPING_SECONDS:
+        if self._stopping.is_set() and time.monotonic() - progress > _STOPPING_TIMEOUT_SECONDS:
             raise StoppedError
 
 

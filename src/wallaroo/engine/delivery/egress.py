@@ -23,8 +23,8 @@ from wallaroo.engine.transport.dead_letter_record import Letter, load_records
 from wallaroo.ingress.sequence import Range, SequencedBlock, unpack_block
 from wallaroo.notices import Notice
 
-_LOOK_SECONDS = 0.2
-_TRY_AGAIN_SECONDS = 0.5
+_POLL_SECONDS = 0.2
+_RETRY_SECONDS = 0.5
 _LAST_SECONDS = 10.0
 _DEAD_LETTERS_IN_LEDGER = "dead letters"
 
@@ -122,7 +122,7 @@ class Egress:
             except OSError as error:
                 # The block at hand is tried again; the run says what it waits for.
                 self.held_up = error
-                self._halt.wait(_TRY_AGAIN_SECONDS)
+                self._halt.wait(_RETRY_SECONDS)
             except Exception as error:  # noqa: BLE001 - the run raises it, in a thread that somebody looks at
                 self.failure = error
                 return
@@ -133,7 +133,7 @@ class Egress:
             self._next = self._commits.block
             self._at_hand = None
         if self._at_hand is None:
-            self._at_hand = self._hand_ins.next(self._attempt, self._next, _LOOK_SECONDS)
+            self._at_hand = self._hand_ins.next(self._attempt, self._next, _POLL_SECONDS)
         taken = self._at_hand
         if isinstance(taken, Epoch):
             self._commit(taken)

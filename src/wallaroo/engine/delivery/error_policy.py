@@ -14,7 +14,7 @@ from wallaroo.errors import ErrorPolicyError
 
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _WINDOW_SECONDS = 60.0
-FEWEST_MESSAGES = 100
+MIN_MESSAGES = 100
 """A share of fewer messages than these says nothing."""
 
 
@@ -38,7 +38,7 @@ class ErrorPolicy:
         Raises:
             ErrorPolicyError: The application is not to go on.
         """
-        if self._on_error.text == GO_ON:
+        if self._on_error.text == DEAD_LETTER:
             return
         if self._on_error.text == FAIL:
             if letters:
@@ -56,7 +56,7 @@ class ErrorPolicy:
         failed = sum(each[1] for each in self._recent)
         of_messages = sum(each[2] for each in self._recent)
         if self.counts_messages:
-            if of_messages >= FEWEST_MESSAGES and failed > of_messages * self._on_error.most / 100:
+            if of_messages >= MIN_MESSAGES and failed > of_messages * self._on_error.most / 100:
                 share = f"{failed:,} dead letters for {of_messages:,} messages in the last minute"
                 self._stop_at(share, letters[-1])
         elif failed > self._on_error.most:
@@ -79,7 +79,7 @@ def _stop(text: str) -> NoReturn:
     raise ErrorPolicyError(text)
 
 
-GO_ON = "dead-letter"
+DEAD_LETTER = "dead-letter"
 FAIL = "fail"
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:(%)|/(s|min|h))")
@@ -95,7 +95,7 @@ class OnError:
     OnError(text='10/min', most=10.0, per='min')
     """
 
-    text: str = GO_ON
+    text: str = DEAD_LETTER
     most: float = 0.0
     per: str = ""
     """The unit of `most`: `%`, or the time in which so many are allowed."""
@@ -107,7 +107,7 @@ class OnError:
         Raises:
             ValueError: It says nothing that can be understood.
         """
-        if text in {GO_ON, FAIL}:
+        if text in {DEAD_LETTER, FAIL}:
             return cls(text)
         found = _RATE.fullmatch(text)
         if found is None or (found[2] and float(found[1]) >= 100):

@@ -34,7 +34,7 @@ from wallaroo.engine.plan import Layout
 from wallaroo.errors import DirectoryError
 from wallaroo.files import write_atomically
 
-_PATIENCE_SECONDS = 20.0
+_TIMEOUT_SECONDS = 20.0
 
 COMMIT = "commit.json"
 """The file that says up to where messages that are processed as they arrive have been, and where the states are."""
@@ -70,7 +70,7 @@ class Home:
         with _usable(self.path):
             claim(self.path)
             lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
         while not _locked(lock):
             holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
             # What a run that was killed had started holds the lock too, and ends in a moment.

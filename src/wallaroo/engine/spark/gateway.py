@@ -32,8 +32,8 @@ from wallaroo import guarded_process
 
 _SOURCE = Path(__file__).with_name("Bridge.java")
 _COMPILER = "org.codehaus.janino.SimpleCompiler"
-_LOOK_SECONDS = 0.02
-_ORDERLY_SECONDS = 30.0
+_POLL_SECONDS = 0.02
+_STOP_TIMEOUT_SECONDS = 30.0
 
 # What PySpark imports for itself, see `launch_gateway`.
 _IMPORTS = (
@@ -88,7 +88,7 @@ class Jvm:
         while not (self.folder / "jvm").exists():
             if self._process.poll() is not None:
                 raise JvmExitedError
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def wait(self, timeout: float) -> int:
         """Wait for the end and return how the JVM has ended, as `subprocess` tells it."""
@@ -98,7 +98,7 @@ class Jvm:
         """Let the JVM end, and tell whether it did so in good order: where that takes too long, it is killed."""
         with suppress(OSError, subprocess.TimeoutExpired):
             self._say("stop\n")
-            self._process.wait(_ORDERLY_SECONDS)
+            self._process.wait(_STOP_TIMEOUT_SECONDS)
         self.kill()
         return self._process.returncode == 0
 

@@ -16,7 +16,7 @@ from wallaroo.files import write_atomically
 OLDEST = 17
 
 _CHOICE = "JAVA_HOME"
-_PATIENCE = 60.0
+_TIMEOUT_SECONDS = 60.0
 # Up to Java 8 the first number was a 1.
 _VERSION = r'{}"(?:1\.)?(\d+)'
 
@@ -73,7 +73,9 @@ def _version(home: Path) -> int | None:
         found = None
     if found is None:
         try:
-            answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=_PATIENCE)
+            answer = subprocess.run(
+                [java, "-version"], capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS
+            )
         except (OSError, subprocess.TimeoutExpired):
             return None
         found = re.search(_VERSION.format("version "), answer.stderr)

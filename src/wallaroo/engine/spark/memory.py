@@ -12,7 +12,7 @@ from wallaroo.errors import SparkStartError
 from wallaroo.ingress.limits import Limits
 from wallaroo.sizes import parse_size, readable_size
 
-LEAST_MESSAGE = 1 << 20
+MIN_MESSAGE = 1 << 20
 """Messages of this size are taken anywhere: where Spark runs at all, they do not matter."""
 
 _MIB = 1 << 20
@@ -36,7 +36,7 @@ def fitting_limits(limits: Limits, spark: SparkOptions, memory: int | None = Non
             raise SparkStartError(_too_large(limits.max_message_size, spark, memory, fits))
         limits = replace(limits, max_message_size=fits)
     # A process of its own keeps what has not come completely, whatever Spark's machines have.
-    room = max(_whole(memory - _MEMORY_OF_ALL - (_heap(spark) if spark.local else 0) - fits), LEAST_MESSAGE)
+    room = max(_whole(memory - _MEMORY_OF_ALL - (_heap(spark) if spark.local else 0) - fits), MIN_MESSAGE)
     if limits.max_unfinished > room:
         if "max_unfinished" in limits.chosen:
             raise SparkStartError(
@@ -56,7 +56,7 @@ def largest_message(spark: SparkOptions, memory: int) -> int:
     rooms = [(_heap(spark) - _HEAP_OF_SPARK) // _TIMES_IN_HEAP]
     if spark.local:
         rooms.append((memory - _heap(spark) - _MEMORY_OF_ALL) // _TIMES_IN_MEMORY)
-    return max(_whole(min(rooms)), LEAST_MESSAGE)
+    return max(_whole(min(rooms)), MIN_MESSAGE)
 
 
 def _heap(spark: SparkOptions) -> int:
@@ -89,7 +89,7 @@ def _whole(size: int) -> int:
     return size // _MIB * _MIB
 
 
-LEAST_HEAP = 450 << 20
+MIN_HEAP = 450 << 20
 """With less than this Spark refuses to start."""
 
 
@@ -99,9 +99,9 @@ def check_memory(wanted: str) -> None:
     The JVM itself would start and, once it uses what it was given, be killed without a word.
     """
     heap, there = parse_size(wanted), available() >> 20 << 20
-    if heap < LEAST_HEAP:
+    if heap < MIN_HEAP:
         raise SparkStartError(
-            f"spark.driver.memory={wanted} is too little: Spark needs {readable_size(LEAST_HEAP)} at the least. "
+            f"spark.driver.memory={wanted} is too little: Spark needs {readable_size(MIN_HEAP)} at the least. "
             "Leave it out, or write more."
         )
     if heap >= there:

@@ -16,7 +16,7 @@ from wallaroo.engine.spark.session import DRIVER_MEMORY, SparkOptions
 from wallaroo.errors import SparkStartError
 from wallaroo.topology.model import Pipeline
 
-_PATIENCE_SECONDS = 5.0
+_TIMEOUT_SECONDS = 5.0
 
 
 def check_before_start(pipelines: Iterable[Pipeline], spark: SparkOptions) -> None:
@@ -57,7 +57,7 @@ def check_master(url: str) -> None:
     failures = []
     for host, port in _masters(url):
         try:
-            socket.create_connection((host, port), _PATIENCE_SECONDS).close()
+            socket.create_connection((host, port), _TIMEOUT_SECONDS).close()
         except (OSError, UnicodeError, OverflowError) as error:
             failures.append(f"{host}:{port}: {(getattr(error, 'strerror', None) or str(error)).lower()}")
         else:

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _DEFAULT_PROFILE = 0
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 _SETTLED_SECONDS = 3.0
 """How long after the last executor another one may report, where nobody has said how many there will be."""
-_PATIENCE_SECONDS = 30.0
+_TIMEOUT_SECONDS = 30.0
 """The same, where there are not enough."""
-_LONG_PATIENCE_SECONDS = 120.0
+_LONG_TIMEOUT_SECONDS = 120.0
 """The same, where there are none: a busy machine takes long to start one, and somebody may be mending the cluster."""
 
 
@@ -67,15 +67,15 @@ def wait_for_slots(slots: Callable[[], int], enough: int, *, more: bool = False)
         found = now
         if found >= enough and not more:
             return found
-        if time.monotonic() - last_came > _patience(found, enough):
+        if time.monotonic() - last_came > _timeout(found, enough):
             return found
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
-def _patience(found: int, enough: int) -> float:
+def _timeout(found: int, enough: int) -> float:
     if found >= enough:
         return _SETTLED_SECONDS
-    return _PATIENCE_SECONDS if found else _LONG_PATIENCE_SECONDS
+    return _TIMEOUT_SECONDS if found else _LONG_TIMEOUT_SECONDS
 
 
 def _too_few(found: int, stages: int, tasks: int, fits: int) -> str:

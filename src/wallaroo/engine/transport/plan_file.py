@@ -27,8 +27,8 @@ from wallaroo.program import build, import_path, make_importable
 _NOT_PLAIN = {"application", "layout", "serialize", "deserialize", "program"}
 """What of a plan is made anew in each process, or is more than plain data."""
 
-_MOST_FILES = 1000
-_MOST_BYTES = 16 << 20
+_MAX_FILES = 1000
+_MAX_BYTES = 16 << 20
 _NAMED = 5
 
 
@@ -126,7 +126,7 @@ def _add_unimported(files: dict[str, Path], program: ModuleType, roots: list[Pat
     if root not in roots:
         return
     left_out = []
-    number, room = _MOST_FILES, _MOST_BYTES
+    number, room = _MAX_FILES, _MAX_BYTES
     for path in sorted(root.iterdir()):
         # What is installed under the same name is not to be hidden there, as it is not here.
         if path.name in files or not _is_imported_from(path):

@@ -23,7 +23,7 @@ from wallaroo.engine.transport.worker_notes import NO_CARE, Care
 
 FRAME = Struct("<BqI")
 HELLO, OUTPUT, SAVED, FAILED, DONE, ENOUGH = range(6)
-LONGEST_HELLO = 4096
+MAX_HELLO_BYTES = 4096
 
 
 class Welcome(NamedTuple):
@@ -116,7 +116,7 @@ def read_hello(connection: socket.socket) -> Any:
     """
     deadline = time.monotonic() + HELLO_SECONDS
     kind, _, length = FRAME.unpack(receive_exactly(connection, FRAME.size, deadline))
-    if kind != HELLO or length > LONGEST_HELLO:
+    if kind != HELLO or length > MAX_HELLO_BYTES:
         raise ValueError("not a hello")
     hello = json.loads(receive_exactly(connection, length, deadline))
     connection.settimeout(None)
