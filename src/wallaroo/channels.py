@@ -10,9 +10,9 @@ import os
 import socket
 import time
 
-HELLO_SECONDS = 10.0
+HELLO_TIMEOUT_SECONDS = 10.0
 """How long somebody who has connected may take to say who it is."""
-MOST_STRANGERS = 256
+MAX_UNAUTHENTICATED = 256
 """How many may be connected without having said who they are; the one that has taken longest makes room."""
 
 _DIAL_SECONDS = 30.0
@@ -20,20 +20,20 @@ _BACKLOG = 256
 _OTHERS = 0o177
 
 
-def host_and_port(address: str) -> tuple[str, int]:
+def parse_address(address: str) -> tuple[str, int]:
     """Return the two parts of an address.
 
-    >>> host_and_port("10.0.0.5:4000"), host_and_port("[::1]:4000")
+    >>> parse_address("10.0.0.5:4000"), parse_address("[::1]:4000")
     (('10.0.0.5', 4000), ('::1', 4000))
     """
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
-def joined(host: str, port: int) -> str:
+def format_address(host: str, port: int) -> str:
     """Return the address that a host and a port make.
 
-    >>> joined("10.0.0.5", 4000), joined("::1", 4000)
+    >>> format_address("10.0.0.5", 4000), format_address("::1", 4000)
     ('10.0.0.5:4000', '[::1]:4000')
     """
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -42,9 +42,9 @@ def joined(host: str, port: int) -> str:
 def dial(address: str) -> socket.socket:
     """Return a connection to `address`; what is written to it goes out at once."""
     if not address.startswith("/"):
-        connection = socket.create_connection(host_and_port(address), _DIAL_SECONDS)
+        connection = socket.create_connection(parse_address(address), _DIAL_SECONDS)
         connection.settimeout(None)
-        without_delay(connection)
+        set_no_delay(connection)
         return connection
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -58,10 +58,10 @@ def dial(address: str) -> socket.socket:
 def listen(address: str) -> socket.socket:
     """Return a socket that listens on `address`: on a path, for this user only; on the port 0, on any free one."""
     if not address.startswith("/"):
-        host, port = host_and_port(address)
+        host, port = parse_address(address)
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-        notice_dead_peers(listener)
+        enable_keepalive(listener)
         return listener
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     previous = os.umask(_OTHERS)
@@ -76,11 +76,11 @@ def listen(address: str) -> socket.socket:
     return listener
 
 
-def without_delay(connection: socket.socket) -> None:
+def set_no_delay(connection: socket.socket) -> None:
     """Have the system send what is written at once; it would hold back what is small until the rest has arrived."""
     if connection.family != socket.AF_UNIX:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        notice_dead_peers(connection)
+        enable_keepalive(connection)
 
 
 def receive_exactly(connection: socket.socket, size: int, deadline: float) -> bytes:
@@ -106,7 +106,7 @@ _QUESTIONS = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 """Ask after a minute of silence, every ten seconds, and give up after six questions without an answer."""
 
 
-def notice_dead_peers(sock: socket.socket) -> None:
+def enable_keepalive(sock: socket.socket) -> None:
     """Have the system ask, while a connection is silent, whether the other machine is still there.
 
     A connection may be silent for hours; without this, one to a machine that is gone would stay for ever. Connections

@@ -40,7 +40,7 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> Non
         os.close(folder)
 
 
-def room_in(folder: Path) -> int:
+def free_space(folder: Path) -> int:
     """Return how many bytes can still be written in `folder`; none where no file can be made any more.
 
     Where that cannot be found out, there is room: whoever writes finds out.
@@ -53,7 +53,7 @@ def room_in(folder: Path) -> int:
     return 0 if no_names_left else disk.f_bavail * disk.f_frsize
 
 
-def takes_nothing(folder: Path) -> bool:
+def is_full(folder: Path) -> bool:
     """Tell whether there is no room to write a small file in `folder`, which is found out by writing one."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:

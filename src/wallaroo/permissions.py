@@ -20,7 +20,7 @@ _MAX_STEPS = 1000
 """Links can lead in circles."""
 
 
-def stranger(path: Path, user: int | None = None) -> str | None:
+def untrusted_reason(path: Path, user: int | None = None) -> str | None:
     """Return in words who else could change what is at `path`, None if only `user`, and the system, can.
 
     Every folder on the way counts, and every link. In a folder such as /tmp, where nobody can rename what belongs to

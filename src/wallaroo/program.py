@@ -80,7 +80,7 @@ class Program:
     def instructions(self, application: Application) -> Instructions:
         """Return what another process needs to build the same application."""
         return {
-            **way_to_modules(),
+            **import_settings(),
             "module": self.module,
             "function": self.function,
             "arguments": self.arguments,
@@ -102,7 +102,7 @@ def build(instructions: Instructions, process: str) -> Built:
     Raises:
         ApplicationError: It cannot be built, or it is not the one that machida has.
     """
-    make_importable(instructions)
+    apply_import_settings(instructions)
     sys.argv[:] = instructions["argv"]
     program = Program(instructions["module"], instructions["function"], tuple(instructions["arguments"]))
     name = program.function
@@ -148,24 +148,24 @@ def import_path() -> list[str]:
     return [os.path.abspath(entry or ".") for entry in sys.path]  # noqa: PTH100 - resolves no links
 
 
-def way_to_modules() -> dict[str, Any]:
+def import_settings() -> dict[str, Any]:
     """Return where the modules of this process come from, as JSON has it."""
     return {"path": import_path(), "preferred": preferred()}
 
 
-def make_importable(way: Mapping[str, Any]) -> None:
+def apply_import_settings(settings: Mapping[str, Any]) -> None:
     """Make the modules importable here that are importable where `way` comes from.
 
     Folders that are missing here are added, each in front of the one that it stands in front of there. Those that this
     machine does not have do no harm.
     """
     place = len(sys.path)
-    for entry in reversed(way["path"]):
+    for entry in reversed(settings["path"]):
         if entry in sys.path:
             place = sys.path.index(entry)
         else:
             sys.path.insert(place, entry)
-    prefer(way["preferred"])
+    prefer(settings["preferred"])
 
 
 @dataclass(frozen=True)

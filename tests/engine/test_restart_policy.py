@@ -118,7 +118,7 @@ def test_a_full_disk_is_waited_for_as_often_as_it_takes_and_uses_up_no_tries(run
 
 
 def test_what_spark_lost_for_want_of_room_is_waited_for_though_it_does_not_say_so(run, notices, tmp_path, monkeypatch):
-    monkeypatch.setattr(restart_policy, "takes_nothing", lambda folder: folder == tmp_path)
+    monkeypatch.setattr(restart_policy, "is_full", lambda folder: folder == tmp_path)
     assert all(run.wait(LOST[0], done=0) for _ in range(20))
     assert notices == [
         f"A disk is full: {LOST[0].text}. The application waits for room there; nothing is lost.",

@@ -34,7 +34,7 @@ from wallaroo.ingress import sequencer as sequencer_module
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.writer import LogWriter
 from wallaroo.ingress.sequence import SequenceWriter
-from wallaroo.ingress.sequencer import FRAME, Line, Sequencer
+from wallaroo.ingress.sequencer import FRAME, ReaderChannel, Sequencer
 from wallaroo.topology.model import REPLAYS
 
 MESSAGES = 250
@@ -154,7 +154,7 @@ class Life:
         levels = range(FIRST, run.levels)
         self.all = {(level, at): Task(self, level, at) for level in levels for at in range(self.tasks)}
         self._slow = run.chance.choice([None, *self.all.values()])
-        self._lines = [Line(self.all[FIRST, at].inbox.append, lambda: None) for at in range(self.tasks)]
+        self._lines = [ReaderChannel(self.all[FIRST, at].inbox.append, lambda: None) for at in range(self.tasks)]
         for at, line in enumerate(self._lines):
             run.sequencer.join(self.name, at, self.tasks, self.start, line)
 

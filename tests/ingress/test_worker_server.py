@@ -181,7 +181,7 @@ def test_a_line_without_end_is_not_read_on(dial):
 def test_many_who_say_nothing_keep_nobody_out(ingress, messages, dial):
     ingress.send([b"x"])
     ingress.wait_for_end(1)
-    silent = [dial() for _ in range(channels.MOST_STRANGERS + 10)]
+    silent = [dial() for _ in range(channels.MAX_UNAUTHENTICATED + 10)]
     assert is_closed(silent[0])
     assert everything(messages.read("numbers", 0, 1)) == [b"x"]
 

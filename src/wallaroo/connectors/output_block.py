@@ -26,7 +26,7 @@ class OutputBlock:
     >>> block.left, notes == [(8, zlib.crc32(b"one two "))]
     ([b'three '], True)
     >>> again = OutputBlock(7, [b"one two ", b"three "])
-    >>> again.go_on(*notes[0])
+    >>> again.resume(*notes[0])
     >>> again.left
     [b'three ']
     """
@@ -64,7 +64,7 @@ class OutputBlock:
         """Return the bodies behind the border that has been reached."""
         return self.bodies[self._border :]
 
-    def go_on(self, size: int, checksum: int) -> None:
+    def resume(self, size: int, checksum: int) -> None:
         """Go on where an earlier run had got to, unless this block does not begin with what that run had sent."""
         self._advance(size)
         if (self.done, self._checksum) != (size, checksum):
@@ -79,7 +79,7 @@ class OutputBlock:
         if self.done > before:
             self._note(self.done, self._checksum)
 
-    def begin_again(self) -> None:
+    def resend(self) -> None:
         """Have the whole block sent, whatever has got through: a receiver may have died with what it had not read."""
         if self._border:
             self._restart()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from wallaroo.errors import WallarooError
 from wallaroo.files import NO_ROOM
-from wallaroo.ingress.client import IngressAwayError
+from wallaroo.ingress.client import IngressUnavailableError
 
 
 class Kind(StrEnum):
@@ -41,7 +41,7 @@ def failure_of(error: BaseException) -> Failure:
     >>> failure_of(ConnectionResetError("gone")).kind, failure_of(ValueError(3)).kind
     (<Kind.LOST: 'lost'>, <Kind.FINAL: 'final'>)
     """
-    if isinstance(error, IngressAwayError):
+    if isinstance(error, IngressUnavailableError):
         return Failure(Kind.INGRESS, str(error))
     if isinstance(error, WallarooError):
         return Failure(Kind.FINAL, str(error))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from wallaroo.channels import host_and_port, joined
+from wallaroo.channels import format_address, parse_address
 from wallaroo.engine.delivery.collector import Collector, Expected
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.worker_deaths import WorkerDeaths
@@ -19,7 +19,7 @@ from wallaroo.engine.directory.home import Home
 from wallaroo.engine.failure import Failure, Kind
 from wallaroo.engine.plan import Plan
 from wallaroo.engine.spark.driver_address import DriverAddress
-from wallaroo.engine.spark.error_messages import cannot_go_on, failure_of_query, last_words
+from wallaroo.engine.spark.error_messages import cannot_go_on, failure_of_query, jvm_exit_reason
 from wallaroo.engine.spark.query import ON_A_CLUSTER, ON_ONE_MACHINE, REAL_TIME
 from wallaroo.engine.spark.session import SparkOptions, spark_session
 from wallaroo.engine.spark.slots import free_slots_of, slots_of, tasks_of_a_stage, tasks_that_fit
@@ -53,7 +53,7 @@ class QueryEnvironment(NamedTuple):
     messages: str
     """Where messages are fetched from; where it is empty, they are read from the logs of this machine."""
     notes: Path | None
-    reach: DriverAddress | None
+    driver_address: DriverAddress | None
     """Where the workers of a cluster find this machine; None where all of them are here."""
 
 
@@ -111,7 +111,7 @@ class QueryLifecycle:
         self.learned = False
         told = _answer_to(lambda: failure_of_query(self._query))
         if told is None:
-            return Failure(Kind.LOST, last_words(self._around.home))
+            return Failure(Kind.LOST, jvm_exit_reason(self._around.home))
         if told.kind != Kind.LOST:
             return told  # The JVM has failed by itself, and has ended the workers.
         end = self._around.collector.first_end(_END_SECONDS)
@@ -146,8 +146,8 @@ class QueryLifecycle:
         around = self._around
         attempt = secrets.token_hex(8)
         address = around.collector.address
-        if around.reach:
-            address = joined(around.reach.told, host_and_port(address)[1])
+        if around.driver_address:
+            address = format_address(around.driver_address.advertised, parse_address(address)[1])
             self._fit_to_cluster()
         start = around.egress.begin(attempt, self._expected())
         self._session.conf.set("spark.sql.shuffle.partitions", self._tasks)

@@ -15,7 +15,7 @@ from wallaroo.backoff import Backoff
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.failure import Failure, Kind
 from wallaroo.engine.spark.error_messages import cannot_go_on
-from wallaroo.files import room_in, takes_nothing
+from wallaroo.files import free_space, is_full
 from wallaroo.notices import Notice
 
 ENOUGH_ROOM = 16 << 20
@@ -64,7 +64,7 @@ class RestartPolicy:
             WallarooError: The failure is not one that passes, or it came too often, or for too many messages.
         """
         self.progress(done)
-        if failure.kind == Kind.NO_ROOM or (failure.kind == Kind.LOST and any(map(takes_nothing, self._folders))):
+        if failure.kind == Kind.NO_ROOM or (failure.kind == Kind.LOST and any(map(is_full, self._folders))):
             # Spark does not tell the one from the other.
             self._waits += 1
             return self._room_comes(failure.text)
@@ -110,7 +110,7 @@ class RestartPolicy:
             self._notice(f"A message has killed its worker, twice, at {step}: it becomes a dead letter.")
 
     def _full_folder(self) -> Path | None:
-        return next((folder for folder in self._folders if room_in(folder) < ENOUGH_ROOM), None)
+        return next((folder for folder in self._folders if free_space(folder) < ENOUGH_ROOM), None)
 
     def _room_comes(self, reason: str) -> bool:
         """Wait for room. Now and then it is tried without: what is too little for one application may do for this."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from wallaroo.connectors.base import StoppedError
 from wallaroo.engine.directory.home import Home, default_home
 from wallaroo.engine.directory.run_folder import temporary_folder
-from wallaroo.engine.directory.safe_paths import refuse_if_not_plain
+from wallaroo.engine.directory.safe_paths import require_safe_path
 from wallaroo.engine.failure import Failure
 from wallaroo.engine.metrics import Snapshot
 from wallaroo.engine.options import RunOptions
@@ -22,7 +22,7 @@ from wallaroo.engine.spark.error_messages import cannot_go_on, failure_of_start,
 from wallaroo.engine.spark.preflight import check_before_start
 from wallaroo.engine.startup import Parts, Startup
 from wallaroo.files import write_atomically
-from wallaroo.ingress.client import IngressAwayError
+from wallaroo.ingress.client import IngressUnavailableError
 from wallaroo.notices import Notice, never_failing
 from wallaroo.program import Program
 from wallaroo.topology.model import Application
@@ -41,7 +41,7 @@ class Stop:
         self.ready = False
         """Set once the run is up and stops in good order; before that it can just be interrupted."""
         self.requested = threading.Event()
-        self.at_once = threading.Event()
+        self.immediately = threading.Event()
 
 
 class Run:
@@ -61,20 +61,20 @@ class Run:
         """Start, say so, and go on until asked to stop; raises a WallarooError if the application cannot go on."""
         check_before_start(self.application.pipelines, self.options.spark)
         if not self.options.spark.local:
-            refuse_if_not_plain(self.home.path)
+            require_safe_path(self.home.path)
         with contextlib.ExitStack() as cleanup, translate_spark_errors(self.home):
-            comeback = RestartPolicy(self.home, self._folders_written(), stop.requested, self._warn)
+            restarts = RestartPolicy(self.home, self._folders_written(), stop.requested, self._warn)
             stopping = threading.Event()
             starting = Startup(
                 self.application, self.program, self.options, self.home, cleanup, stopping, self._say, self._warn
             )
             parts = starting.open()
-            running = Running(self.home, parts, comeback, self._warn)
+            running = Running(self.home, parts, restarts, self._warn)
             cleanup.callback(running.write_counts)
             running.warm_up()
             stop.ready = True
             self._say(READY)
-            while not stop.requested.wait(0.25) and running.keeps_going():
+            while not stop.requested.wait(0.25) and running.keep_running():
                 pass
             if stop.requested.is_set():
                 self._warn("Stopping after what is under way; at a second signal, at once.")
@@ -93,10 +93,10 @@ class Run:
 class Running:
     """An application that runs: looked after until it is stopped."""
 
-    def __init__(self, home: Home, parts: Parts, comeback: RestartPolicy, warn: Notice) -> None:
+    def __init__(self, home: Home, parts: Parts, restarts: RestartPolicy, warn: Notice) -> None:
         self._home = home
         self._commits, self._ingress, self._egress, self._deaths, self._processing = parts
-        self._comeback = comeback
+        self._restarts = restarts
         self._warn = warn
         self._left = ""
         """Why what was under way is left to the next run, where it is."""
@@ -120,28 +120,28 @@ class Running:
 
     def _wait_until(self, condition: Callable[[], bool]) -> None:
         while not condition():
-            if not self.keeps_going():
+            if not self.keep_running():
                 raise cannot_go_on("its query has ended", self._home)
             time.sleep(_POLL_SECONDS)
 
-    def keeps_going(self) -> bool:
+    def keep_running(self) -> bool:
         """Tell whether the query runs; start it again from the last commit where it has ended."""
         if self._egress.failure is not None:
             if isinstance(self._egress.failure, StoppedError):
                 return False
             raise self._egress.failure
-        self._comeback.progress(self._egress.metrics.blocks)
+        self._restarts.progress(self._egress.metrics.blocks)
         if self._processing.is_active():
             if (held_up := self._egress.held_up) is not None:
-                self._comeback.hold_up(str(held_up))
+                self._restarts.hold_up(str(held_up))
             self._egress.sum_up()
             return True
-        return self._comes_back(self._processing.failure())
+        return self._restart(self._processing.failure())
 
-    def _comes_back(self, failure: Failure) -> bool:
+    def _restart(self, failure: Failure) -> bool:
         """Start the query again from the last commit, when it may; return false where the run is to stop instead."""
         learned = self._processing.learned
-        while self._comeback.wait(failure, self._egress.metrics.blocks, self._deaths.fatal_calls(), learned=learned):
+        while self._restarts.wait(failure, self._egress.metrics.blocks, self._deaths.fatal_calls(), learned=learned):
             learned = False
             try:
                 self._egress.metrics.restarted()
@@ -159,13 +159,13 @@ class Running:
         """Take nothing new, and commit what is under way, unless something is in the way of that."""
         try:
             self._commit_all(stop)
-        except IngressAwayError as error:
+        except IngressUnavailableError as error:
             self._left = str(error)
 
     def _commit_all(self, stop: Stop) -> None:
         self._ingress.drain()
         end, ask_at = None, 0.0
-        while (end is None or self._commits.block < end) and not stop.at_once.is_set():
+        while (end is None or self._commits.block < end) and not stop.immediately.is_set():
             if end is None or time.monotonic() > ask_at:
                 # Nobody takes blocks for a moment while the query is started again. And those who were told may have
                 # been the tasks of a life that is over: then the next one has to be.
@@ -184,7 +184,7 @@ class Running:
         """Return all that is counted, by whichever part; what the ingress knows only where it answers soon."""
         try:
             sources = self._ingress.status(within=_STATUS_SECONDS)
-        except IngressAwayError:
+        except IngressUnavailableError:
             sources = {}
         return self._egress.metrics.snapshot(sources, self._commits.state_sizes(), self._commits.state_bytes())
 

@@ -22,7 +22,7 @@ TIMEOUT_SECONDS = 30.0
 _ANSWER_SECONDS = 60.0
 
 
-class IngressAwayError(WallarooError):
+class IngressUnavailableError(WallarooError):
     """The ingress process does not answer; it may be about to be restarted."""
 
 
@@ -95,7 +95,7 @@ class IngressClient:
                 return self._ask_once(line, _ANSWER_SECONDS if within is None else within)
             except (OSError, ValueError) as error:
                 if time.monotonic() + backoff.pause > deadline:
-                    raise IngressAwayError(
+                    raise IngressUnavailableError(
                         f"The process that accepts connections does not answer on {self._control_path} "
                         f"({error}). It is not running, or it belongs to another start of the application."
                     ) from error

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.errors import WallarooError
-from wallaroo.ingress.sequencer import Line, Sequencer
+from wallaroo.ingress.sequencer import ReaderChannel, Sequencer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +60,7 @@ class ControlChannel:
                 answer = await self._answer(request)
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
-        except NOT_OURS:
+        except REQUEST_ERRORS:
             # A client of ours asks again.
             pass
         except asyncio.CancelledError:
@@ -100,7 +100,7 @@ class ControlChannel:
                 yield self._ingress.sources[name], index
 
 
-NOT_OURS = (ValueError, KeyError, TypeError, AttributeError, OSError)
+REQUEST_ERRORS = (ValueError, KeyError, TypeError, AttributeError, OSError)
 """What is raised by requests that are not one of our clients', by clients that have gone, by a disk that is full."""
 
 
@@ -117,7 +117,7 @@ async def hand_out(
     sequencer: Sequencer, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     """Hand blocks to a reader for as long as it stays."""
-    line = Line(writer.write, writer.close)
+    line = ReaderChannel(writer.write, writer.close)
     number = request["reader"]
     sequencer.join(request["attempt"], number, request["readers"], request["start"], line)
     try:

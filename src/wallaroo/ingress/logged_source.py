@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from wallaroo.files import room_in
+from wallaroo.files import free_space
 from wallaroo.ingress.log import LogWriter
 from wallaroo.ingress.log.reader import LogReader
 from wallaroo.ingress.source import Source, SourceStatus
@@ -199,7 +199,7 @@ class LoggedSource(Source):
     def _leave_room(self) -> None:
         """Refuse to fill the disk up. The log gets shorter only as long as the rest of the application can write."""
         if self._room <= 0:
-            self._room = room_in(self.directory) - ROOM_LEFT
+            self._room = free_space(self.directory) - ROOM_LEFT
         if self._room <= 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -227,4 +227,4 @@ class LoggedSource(Source):
         self._retry = None
         self._check_room()
         self._notice(f"The log of {self.name!r} can be written again.")
-        self._go_on()
+        self._resume()

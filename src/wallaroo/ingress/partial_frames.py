@@ -78,7 +78,7 @@ class PartialFrames:
             if self.total > self._most and sender.pending > SMALL_BYTES:
                 self._begin(sender)
         elif self.total <= self._most:
-            self._all_go_on()
+            self._resume_all()
         elif sender is self._turn:
             self._progress += max(by, 0)
             if by < 0:
@@ -93,7 +93,7 @@ class PartialFrames:
         if self._turn is None:
             return
         if self.total <= self._most:
-            self._all_go_on()
+            self._resume_all()
         elif sender is self._turn:
             self._turn = None
             self._pass_on()
@@ -130,13 +130,13 @@ class PartialFrames:
         self._turn = None
         if not self._waiting:
             # Many small ones make up the total, which nobody has to wait for.
-            self._all_go_on()
+            self._resume_all()
             return
         following = next(filter(_has_arrived, self._waiting), next(iter(self._waiting)))
         del self._waiting[following]
         self._give_turn(following)
 
-    def _all_go_on(self) -> None:
+    def _resume_all(self) -> None:
         self._turn = None
         if self._timer is not None:
             self._timer.cancel()

@@ -93,14 +93,14 @@ class RangedSource(Source):
 
     def delivered(self, index: int) -> None:
         """Take note that what came out of the messages before `index` has been delivered."""
-        self._undelivered.go_to(index)
+        self._undelivered.advance(index)
 
     def commit(self, index: int) -> None:
         """Take note that the messages before `index` are processed."""
         if index <= self.committed:
             return
-        self._uncommitted.go_to(index)
-        self._undelivered.go_to(index)
+        self._uncommitted.advance(index)
+        self._undelivered.advance(index)
         try:
             note_committed(self.directory, index)
         except OSError as error:
@@ -114,7 +114,7 @@ class _Ahead:
     >>> ahead = _Ahead(0, step=10)
     >>> for end, size in (5, 4), (9, 4), (20, 40):
     ...     ahead.add(end, size)
-    >>> ahead.go_to(9)
+    >>> ahead.advance(9)
     >>> ahead.bytes
     40
     """
@@ -132,7 +132,7 @@ class _Ahead:
             self._ranges.append((end, size))
         self.bytes += size
 
-    def go_to(self, position: int) -> None:
+    def advance(self, position: int) -> None:
         self.position = max(self.position, position)
         while self._ranges and self._ranges[0][0] <= self.position:
             self.bytes -= self._ranges.popleft()[1]

@@ -284,7 +284,7 @@ def first_unseen(directory: Path) -> int:
         return sys.maxsize
 
 
-def take_back(directory: Path, number: int) -> None:
+def truncate_at(directory: Path, number: int) -> None:
     """Have a sequence end before a block that nobody has seen; its messages, and those behind it, get new blocks."""
     segments = segment_firsts(directory)
     while segments[-1] > number:

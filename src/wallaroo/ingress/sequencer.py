@@ -46,7 +46,7 @@ A length of -1 says that the epoch ends before this block.
 """
 
 
-class Line(NamedTuple):
+class ReaderChannel(NamedTuple):
     """The way to one reader."""
 
     send: Callable[[bytes], None]
@@ -77,7 +77,7 @@ class Sequencer:
         """Attempts that have ended: one of their tasks may still be on its way here."""
         self._starts_at = 0
         """The block where all readers of this attempt begin."""
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[int, ReaderChannel] = {}
         self._readers = 0
         self._replay: Iterator[SequencedBlock] = iter(())
         self._next = sequence.end
@@ -106,7 +106,7 @@ class Sequencer:
         self._waiting_bytes += size
         self._pump()
 
-    def join(self, attempt: str, reader: int, readers: int, start: int, line: Line) -> None:
+    def join(self, attempt: str, reader: int, readers: int, start: int, line: ReaderChannel) -> None:
         """Let a reader take its share of the blocks from `start` on, as soon as all readers are there.
 
         An `attempt` is one life of the query; a new one takes the place of the one before.
@@ -125,7 +125,7 @@ class Sequencer:
             self._begin_epoch(start)
             self._pump()
 
-    def left(self, reader: int, line: Line) -> None:
+    def left(self, reader: int, line: ReaderChannel) -> None:
         """Take note that a reader is gone: with it this life of the query ends.
 
         Spark may run a task that was lost once more, alone. Its neighbours would then have what it gets a second time.

@@ -133,8 +133,8 @@ class Source(ABC):
         elif self._full and (taken <= limit * 3 // 4 or self.start >= self.end):
             self._full = False
             self._fullness.end(self._told_room.format(name=self.name))
-            self._go_on()
+            self._resume()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         if not self.held_back:
             self.intake.release()

@@ -37,7 +37,7 @@ class RemoteMessages:
         self._address = address
         self._token = token
         self._timeout = timeout
-        self._idle: list[_Line] = []
+        self._idle: list[_Connection] = []
         """More than one where a range is read again while it is being read, to look something up."""
 
     def log_of(self, source: str) -> RemoteLog:
@@ -74,7 +74,7 @@ class RemoteMessages:
             time.sleep(backoff.next())
 
     def _pieces(self, source: str, first: int, end: int) -> Iterator[RawPiece]:
-        line = self._idle.pop() if self._idle else _Line(self._address)
+        line = self._idle.pop() if self._idle else _Connection(self._address)
         done = False
         try:
             line.ask({"op": "messages", "token": self._token, "source": source, "first": first, "end": end})
@@ -106,7 +106,7 @@ class RemoteLog:
         return self._messages.read(self._source, first, end)
 
 
-class _Line:
+class _Connection:
     """One connection."""
 
     def __init__(self, address: str) -> None:

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from wallaroo.channels import HELLO_SECONDS, MOST_STRANGERS, joined, listen
+from wallaroo.channels import HELLO_TIMEOUT_SECONDS, MAX_UNAUTHENTICATED, format_address, listen
 from wallaroo.errors import AddressError
-from wallaroo.ingress.control import NOT_OURS, hand_out, next_request
+from wallaroo.ingress.control import REQUEST_ERRORS, hand_out, next_request
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.reader import LogReader, RawPiece
 from wallaroo.ingress.sequencer import Sequencer
@@ -26,16 +26,17 @@ class WorkerServer:
         self._sequencer = sequencer
         self._logs = {source: LogReader(Path(folder)) for source, folder in logs.items()}
         self._token = token.encode()
-        self._strangers: dict[asyncio.StreamWriter, None] = {}
+        self._unauthenticated: dict[asyncio.StreamWriter, None] = {}
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port: the one that is given, or, for 0, a free one."""
+        address = format_address(host, port)
         try:
-            listener = listen(joined(host, port))
+            listener = listen(address)
         except OSError as error:
             raise AddressError(
-                f"Workers of the cluster cannot be waited for on {joined(host, port)}: {error.strerror or error}. "
+                f"Workers of the cluster cannot be waited for on {address}: {error.strerror or error}. "
                 "Say which address of this machine they reach: --spark-conf spark.driver.bindAddress=ADDRESS."
             ) from error
         self._server = await asyncio.start_server(self._serve, sock=listener, limit=MAX_LINE_BYTES)
@@ -55,7 +56,7 @@ class WorkerServer:
                 request = await next_request(reader, self._token)
             if request is not None and request["op"] == "blocks":
                 await hand_out(self._sequencer, request, reader, writer)
-        except (*NOT_OURS, TimeoutError):
+        except (*REQUEST_ERRORS, TimeoutError):
             pass
         except asyncio.CancelledError:
             # The process ends. Passed on, this would end as a traceback on the screen.
@@ -65,17 +66,17 @@ class WorkerServer:
 
     async def _first_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> dict[str, Any] | None:
         """Return what somebody who has connected asks for first, if it has the token, and does not take too long."""
-        if len(self._strangers) >= MOST_STRANGERS:
+        if len(self._unauthenticated) >= MAX_UNAUTHENTICATED:
             # A worker of ours speaks at once, so this is not one.
-            longest = next(iter(self._strangers))
-            del self._strangers[longest]
+            longest = next(iter(self._unauthenticated))
+            del self._unauthenticated[longest]
             longest.transport.abort()
-        self._strangers[writer] = None
+        self._unauthenticated[writer] = None
         try:
-            async with asyncio.timeout(HELLO_SECONDS):
+            async with asyncio.timeout(HELLO_TIMEOUT_SECONDS):
                 return await next_request(reader, self._token)
         finally:
-            self._strangers.pop(writer, None)
+            self._unauthenticated.pop(writer, None)
 
     async def _send_messages(self, request: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         """Send a range of messages; no more of it is in memory than a piece, however slowly the other side reads."""

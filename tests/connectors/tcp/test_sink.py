@@ -36,7 +36,7 @@ class Sink:
         """Start to deliver a block; return the function that waits for the end and returns the error, if any."""
         outcome = queue.Queue()
         block = OutputBlock(number, bodies, note)
-        block.go_on(*done)
+        block.resume(*done)
 
         def run():
             try:

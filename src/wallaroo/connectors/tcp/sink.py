@@ -54,7 +54,7 @@ class TcpSink:
                 else:
                     self._stopping.wait(backoff.next())
         except StoppedError:
-            block.begin_again()
+            block.resend()
             raise
         self._broken.is_over(f"The receiver at {self.name} is back; the block was sent again.")
 
@@ -62,7 +62,7 @@ class TcpSink:
         """Send a block on the connection there is, or a new one; tell whether it has arrived."""
         connection = self._connected()
         if self._interrupted:
-            block.begin_again()
+            block.resend()
         try:
             self._transmit(connection, block)
         except OSError as error:

@@ -8,7 +8,7 @@ import socket
 import struct
 import sys
 
-from wallaroo.channels import notice_dead_peers
+from wallaroo.channels import enable_keepalive
 from wallaroo.errors import AddressError
 
 
@@ -55,7 +55,7 @@ def _bind(family: int, address: tuple[str, int]) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        notice_dead_peers(sock)
+        enable_keepalive(sock)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind(address)
@@ -115,5 +115,5 @@ def dial(address: tuple[str, int], timeout: float) -> socket.socket:
         connection.close()
         raise ConnectionRefusedError(111, "Connection refused")
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    notice_dead_peers(connection)
+    enable_keepalive(connection)
     return connection

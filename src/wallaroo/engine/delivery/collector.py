@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wallaroo.channels import MOST_STRANGERS, host_and_port, joined, listen, without_delay
+from wallaroo.channels import MAX_UNAUTHENTICATED, format_address, listen, parse_address, set_no_delay
 from wallaroo.engine.delivery.worker_deaths import Death, WorkerDeaths
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.failure import Failure, Kind
@@ -100,11 +100,11 @@ class Collector:
         self._ends: list[TaskEnd] = []
         """Of the tasks of this attempt, those that did not end well, in this order."""
         self._greeted: set[tuple[int, int]] = set()
-        self._strangers: dict[socket.socket, None] = {}
+        self._unauthenticated: dict[socket.socket, None] = {}
         self._listener = listen(address)
         self.address = address
         if not address.startswith("/"):
-            self.address = joined(host_and_port(address)[0], self._listener.getsockname()[1])
+            self.address = format_address(parse_address(address)[0], self._listener.getsockname()[1])
         threading.Thread(target=self._accept, name="wallaroo-hand-ins", daemon=True).start()
 
     def begin(self, attempt: str, expected: Expected) -> None:
@@ -184,14 +184,14 @@ class Collector:
             except OSError:
                 return
             self._make_room()
-            self._strangers[connection] = None
+            self._unauthenticated[connection] = None
             threading.Thread(target=self._serve, args=[connection], daemon=True).start()
 
     def _make_room(self) -> None:
         """Let the stranger go that has taken longest, if there are too many: a task of ours speaks at once."""
         with suppress(OSError, StopIteration, RuntimeError):  # It may have spoken, or gone, at this very moment.
-            if len(self._strangers) >= MOST_STRANGERS:
-                next(iter(self._strangers)).shutdown(socket.SHUT_RDWR)
+            if len(self._unauthenticated) >= MAX_UNAUTHENTICATED:
+                next(iter(self._unauthenticated)).shutdown(socket.SHUT_RDWR)
 
     def _serve(self, connection: socket.socket) -> None:
         with (
@@ -202,7 +202,7 @@ class Collector:
             try:
                 task = self._greet(connection)
             finally:
-                self._strangers.pop(connection, None)
+                self._unauthenticated.pop(connection, None)
             if task is not None:
                 self._listen(task, stream)
 
@@ -236,7 +236,7 @@ class Collector:
             self._greeted.add(mine)
             heads = {name: head for name, head in self._commits.heads.items() if self._expected.owner(name) == mine}
             start = self._commits.block
-        without_delay(connection)
+        set_no_delay(connection)
         care = self._deaths.care(*mine).as_json()
         welcome = {"start": start, "heads": [[*name, head.as_json()] for name, head in heads.items()], "care": care}
         connection.sendall(json.dumps(welcome).encode() + b"\n")

@@ -230,5 +230,5 @@ class Egress:
                 self._on_disk = self._progress.force()
         else:
             _, size, checksum = self._ledger.part(sink, number)
-            outputs.go_on(size, checksum)
+            outputs.resume(size, checksum)
         return outputs

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from wallaroo.connectors.base import StoppedError
-from wallaroo.ingress.client import IngressAwayError, IngressClient
+from wallaroo.ingress.client import IngressClient, IngressUnavailableError
 
 
 class Progress(Protocol):
@@ -65,7 +65,7 @@ class ReportedProgress:
     def force(self) -> int:
         """Have the ingress do it, for as long as it takes to come back if it is away."""
         while not self._closed:
-            with contextlib.suppress(IngressAwayError):
+            with contextlib.suppress(IngressUnavailableError):
                 return self._client.force()
         raise StoppedError
 

@@ -27,9 +27,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wallaroo.engine.directory.archive import LOCK, finish_setting_aside, set_aside
-from wallaroo.engine.directory.ownership import claim, refuse_strangers
+from wallaroo.engine.directory.ownership import claim, refuse_untrusted
 from wallaroo.engine.directory.run_folder import found_users_folder, users_folder
-from wallaroo.engine.directory.safe_paths import plain_path, refuse_unusable
+from wallaroo.engine.directory.safe_paths import refuse_unusable, safe_path
 from wallaroo.engine.plan import Layout
 from wallaroo.errors import DirectoryError
 from wallaroo.files import write_atomically
@@ -57,7 +57,7 @@ class Home:
         self.dead_letters = self.path / "dead-letters.jsonl"
         self.replays = self.path / "replays.jsonl"
         self.spark_log = self.path / "logs" / "spark.log"
-        self.spark_chatter = self.spark_log.with_name("spark.out")
+        self.spark_output = self.spark_log.with_name("spark.out")
         """What Spark's processes write past their logger."""
         self.counts = self.spark_log.with_name("counts.json")
         """What the last run has counted."""
@@ -90,13 +90,13 @@ class Home:
 
     def link_from(self, folder: Path) -> None:
         """Have Spark reach the directory under a path that it takes as it is, if need be through a link in `folder`."""
-        self.for_spark = plain_path(self.path, folder / "home")
+        self.for_spark = safe_path(self.path, folder / "home")
 
     def look(self) -> None:
         """Check that the directory is there, and one's own, for those who only look into it; nothing is changed."""
         if not self.path.is_dir():
             raise DirectoryError(f"There is no directory {self.path}.")
-        refuse_strangers(self.path)
+        refuse_untrusted(self.path)
 
     def in_use(self) -> bool:
         """Tell whether a run is using the directory."""

@@ -67,7 +67,7 @@ def is_applications(directory: Path) -> bool:
     return isinstance(recorded, dict) and recorded.keys() >= _LAYOUT
 
 
-def refuse_strangers(directory: Path, user: int | None = None) -> None:
+def refuse_untrusted(directory: Path, user: int | None = None) -> None:
     """Refuse to look into a directory of another user's, and one in which others can write, or have had a hand."""
     if (owner := _owner(directory)) != (os.getuid() if user is None else user):
         raise DirectoryError(

@@ -14,7 +14,7 @@ from wallaroo.errors import DirectoryError, WallarooError
 from wallaroo.ingress.log.format import segment_starts
 from wallaroo.ingress.log.reader import LogReader
 from wallaroo.ingress.log.repair import skip_damaged
-from wallaroo.ingress.sequence import blocks_from, first_unseen, known_names, skip_damaged_blocks, take_back
+from wallaroo.ingress.sequence import blocks_from, first_unseen, known_names, skip_damaged_blocks, truncate_at
 from wallaroo.notices import Notice
 from wallaroo.topology.model import Application, Pipeline
 
@@ -25,7 +25,7 @@ _WAYS_OUT = (
 
 
 @dataclass(frozen=True)
-class Fit:
+class ResumedLayout:
     """The layout of an application, and in words what is not as it was (empty if nothing is)."""
 
     layout: Layout
@@ -34,7 +34,7 @@ class Fit:
     """States that were used up to now."""
 
 
-def layout_for(home: Home, application: Application, buckets: int) -> Fit:
+def layout_for(home: Home, application: Application, buckets: int) -> ResumedLayout:
     """Return the layout for an application and the states that are in its directory.
 
     Raises:
@@ -42,22 +42,22 @@ def layout_for(home: Home, application: Application, buckets: int) -> Fit:
     """
     recorded = home.recorded_layout()
     if recorded is None:
-        return Fit(new_layout(application.pipelines, buckets))
+        return ResumedLayout(new_layout(application.pipelines, buckets))
     name, layout = recorded
     if name != application.name:
         raise DirectoryError(f"{home.path} holds the state of another application, {name!r}. {_WAYS_OUT}")
     if not (home.path / COMMIT).exists():
-        return Fit(new_layout(application.pipelines, buckets))  # The last run ended before it had any state.
-    fit = fitted(layout, application.pipelines)
-    if misfits := list(_changed_kinds(layout, fit.layout)):
+        return ResumedLayout(new_layout(application.pipelines, buckets))  # The last run ended before it had any state.
+    resumed = resumed_layout(layout, application.pipelines)
+    if misfits := list(_changed_kinds(layout, resumed.layout)):
         raise DirectoryError(
             f"The application {name!r} has changed and cannot go on with the state in {home.path}: "
             f"{'; '.join(misfits)}.\nTake that back, or: {_WAYS_OUT[0].lower()}{_WAYS_OUT[1:]}"
         )
-    return fit
+    return resumed
 
 
-def fitted(recorded: Layout, pipelines: Sequence[Pipeline]) -> Fit:
+def resumed_layout(recorded: Layout, pipelines: Sequence[Pipeline]) -> ResumedLayout:
     """Return the layout of `pipelines` with the buckets, and the states, that are there."""
     now = new_layout(pipelines, recorded.buckets)
     known = {*recorded.states, *recorded.unused}
@@ -68,7 +68,7 @@ def fitted(recorded: Layout, pipelines: Sequence[Pipeline]) -> Fit:
         unused=frozenset(known - now.states.keys()),
     )
     change = "; ".join(_changes(recorded, layout, [name for name in now.states if name not in known]))
-    return Fit(layout, change, layout.unused - recorded.unused)
+    return ResumedLayout(layout, change, layout.unused - recorded.unused)
 
 
 def _changed_kinds(recorded: Layout, now: Layout) -> Iterator[str]:
@@ -111,7 +111,7 @@ def check_work_left(home: Home, commits: Commits, sources: Collection[str], gone
             raise _needed(f"has messages of the pipeline {missing[0]!r}")
         if missing:
             # It was cut ahead, and nothing was made of it: its messages wait with the others of their sources.
-            take_back(home.sequence, block.number)
+            truncate_at(home.sequence, block.number)
             break
         under_way = under_way or (bool(block.ranges) and block.number < unseen)
     if under_way and gone:
@@ -144,7 +144,7 @@ def _messages_from(folder: Path, index: int) -> int:
     return sum(high - low for low, high in log.present(start, log.end())) if log.end() > start else 0
 
 
-def skip_what_is_damaged(home: Home, logs: Iterable[Path], notice: Notice) -> None:
+def skip_damage(home: Home, logs: Iterable[Path], notice: Notice) -> None:
     """Have the logs and the sequence go on without what the disk has damaged."""
     for log in logs:
         for text in skip_damaged(log):

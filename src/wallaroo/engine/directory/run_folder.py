@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
-from wallaroo.engine.directory.safe_paths import is_plain
+from wallaroo.engine.directory.safe_paths import is_safe_path
 from wallaroo.errors import DirectoryError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -90,7 +90,7 @@ def _unfit(temporary: str) -> str | None:
     longest = Path(found_users_folder(temporary), _RUNS, *_LONGEST_NAMES)
     if len(str(longest)) > _LONGEST_SOCKET_PATH:
         return "its path is too long for the sockets in it"
-    if not is_plain(temporary) or temporary != temporary.lower():
+    if not is_safe_path(temporary) or temporary != temporary.lower():
         return "its path has capitals, or characters that Spark does not take as they are"
     return None
 

@@ -20,19 +20,19 @@ _ROOM_BELOW = 512
 """How many bytes of a path are left to the files below an application's directory; the longest has some 300."""
 
 
-def is_plain(path: Path | str) -> bool:
+def is_safe_path(path: Path | str) -> bool:
     """Tell whether every program takes this absolute path as it is.
 
-    >>> is_plain("/srv/state-1"), is_plain("/srv/my state"), is_plain("state")
+    >>> is_safe_path("/srv/state-1"), is_safe_path("/srv/my state"), is_safe_path("state")
     (True, False, False)
     """
     return _PLAIN.fullmatch(str(path)) is not None and len(str(path)) <= _LONGEST_PLAIN
 
 
-def plain_path(folder: Path, link: Path) -> Path:
+def safe_path(folder: Path, link: Path) -> Path:
     """Return a plain path to `folder`: its own, or otherwise `link`, which is made for that."""
     folder = Path(os.path.abspath(folder))  # noqa: PTH100 - a link does not lead on from the current folder
-    if is_plain(folder):
+    if is_safe_path(folder):
         return folder
     link.unlink(missing_ok=True)
     link.symlink_to(folder)
@@ -58,13 +58,13 @@ def refuse_unusable(folder: Path) -> None:
         )
 
 
-def refuse_if_not_plain(folder: Path) -> None:
+def require_safe_path(folder: Path) -> None:
     """Refuse a directory that the machines of a cluster share: there is no link to it that all of them would see.
 
     Raises:
         DirectoryError: Its path is not plain.
     """
-    if not is_plain(folder):
+    if not is_safe_path(folder):
         raise DirectoryError(
             f"The directory {folder} cannot be used on a cluster: all machines have to reach it under this path, and "
             "it has characters that Spark does not take as they are. Choose one with --resilience-dir whose path has "

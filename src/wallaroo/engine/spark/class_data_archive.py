@@ -11,7 +11,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from wallaroo.permissions import stranger
+from wallaroo.permissions import untrusted_reason
 
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xshare:auto"
 
@@ -56,7 +56,7 @@ class ClassDataArchive:
 def _is_trusted(archive: Path) -> bool:
     """Tell whether there is an archive in which nobody else has had a hand: it is code."""
     try:
-        return not archive.is_symlink() and stranger(archive) is None
+        return not archive.is_symlink() and untrusted_reason(archive) is None
     except OSError:
         return False
 

@@ -18,10 +18,10 @@ class DriverAddress(NamedTuple):
     """The address to listen on, and the one by which workers come there; they differ behind a network's gateway."""
 
     bind: str
-    told: str
+    advertised: str
 
 
-def reach(spark: SparkOptions) -> DriverAddress:
+def driver_address(spark: SparkOptions) -> DriverAddress:
     """Return where to wait for the workers of a cluster: where the user says, or on the way to the master.
 
     A machine has other addresses, too. Nobody is to get in by those.

@@ -47,7 +47,7 @@ def cause(text: str) -> str:
     """
     if found := _OUR_OWN.findall(text):
         return str(found[-1]).strip()
-    if words := known_words(text):
+    if words := known_cause(text):
         return words
     for pattern in _TELLING:
         if found := pattern.findall(text):
@@ -113,7 +113,7 @@ def translate_spark_errors(home: Home) -> Iterator[None]:
     except (PySparkException, Py4JJavaError) as error:
         raise cannot_go_on(cause(str(error)), home) from error
     except (Py4JError, ConnectionError) as error:
-        raise cannot_go_on(last_words(home), home) from error
+        raise cannot_go_on(jvm_exit_reason(home), home) from error
     except OSError as error:
         if not str(error.filename).startswith((str(home.path), str(home.for_spark))):
             raise
@@ -123,12 +123,12 @@ def translate_spark_errors(home: Home) -> Iterator[None]:
         ) from error
 
 
-def last_words(home: Home) -> str:
+def jvm_exit_reason(home: Home) -> str:
     """Return why Spark's JVM is gone: what it wrote past its logger, if that is known, otherwise how it ended."""
     from pyspark import SparkContext  # noqa: PLC0415
 
     with suppress(OSError):
-        if words := known_words(home.spark_chatter.read_text(errors="replace")):
+        if words := known_cause(home.spark_output.read_text(errors="replace")):
             return words
     try:
         status: int = SparkContext._gateway.proc.wait(timeout=5)  # type: ignore[union-attr] # noqa: SLF001
@@ -172,14 +172,14 @@ _WORDS = {
 _JAVA_CLASS = re.compile(r"^(?:[a-z]\w*\.)+\w*(?:Exception|Error): (?=\S)")
 
 
-def known_words(text: str) -> str | None:
+def known_cause(text: str) -> str | None:
     """Return in plain words what `text` says, None if it is nothing that is known.
 
-    >>> known_words("Terminating due to java.lang.OutOfMemoryError: Java heap space")[:48]
+    >>> known_cause("Terminating due to java.lang.OutOfMemoryError: Java heap space")[:48]
     'Spark has used up the memory that it was given ('
-    >>> known_words("spark.task.maxFailures should be int, but was many")
+    >>> known_cause("spark.task.maxFailures should be int, but was many")
     '--spark-conf spark.task.maxFailures=many is not what Spark expects there: int'
-    >>> known_words("ExecutorLostFailure (executor 0 exited caused by a task) Reason: Command exited with code 137")
+    >>> known_cause("ExecutorLostFailure (executor 0 exited caused by a task) Reason: Command exited with code 137")
     'executor 0 of the cluster has ended (Command exited with code 137)'
     """
     for pattern, words in _WORDS.items():

@@ -60,8 +60,8 @@ class JvmExitedError(Exception):
 class Jvm:
     """Spark's JVM, with everything it starts. It ends when this process does, whatever ends that."""
 
-    def __init__(self, settings: Mapping[str, str], folder: Path, chatter: int, lock: int, *, guarded: bool) -> None:
-        """Start the JVM, with its sockets in `folder`, and its output in the file `chatter`.
+    def __init__(self, settings: Mapping[str, str], folder: Path, output: int, lock: int, *, guarded: bool) -> None:
+        """Start the JVM, with its sockets in `folder`, and its output in the file `output`.
 
         `lock` is held as long as anything of it runs. `guarded`: other users are kept out of the ports Spark opens.
         """
@@ -73,8 +73,8 @@ class Jvm:
             _command(settings, folder, guarded=guarded),
             lock,
             env={**os.environ, "SPARK_CONNECT_MODE": "0"},
-            stdout=chatter,
-            stderr=chatter,
+            stdout=output,
+            stderr=output,
         )
 
     def wait_until_up(self) -> None:

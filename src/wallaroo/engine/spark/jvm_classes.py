@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from wallaroo.permissions import stranger
+from wallaroo.permissions import untrusted_reason
 
 _LANGUAGE = 8
 _SOURCES = sorted(Path(__file__).with_name("jvm").glob("*.java"))
@@ -36,7 +36,7 @@ def load_classes(bridge: Any, cache: Path | None, temporary: Path) -> Path:
 
 def _is_trusted(jar: Path) -> bool:
     try:
-        return not jar.is_symlink() and stranger(jar) is None
+        return not jar.is_symlink() and untrusted_reason(jar) is None
     except OSError:
         return False
 

@@ -1,4 +1,4 @@
-"""The Spark session: its settings, each with its reason, and its JVM, whose chatter goes to a file."""
+"""The Spark session: its settings, each with its reason, and its JVM, whose output goes to a file."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.directory.safe_paths import plain_path
+from wallaroo.engine.directory.safe_paths import safe_path
 from wallaroo.engine.spark.class_data_archive import ClassDataArchive
-from wallaroo.engine.spark.error_messages import cause, known_words, last_words, without_java
+from wallaroo.engine.spark.error_messages import cause, jvm_exit_reason, known_cause, without_java
 from wallaroo.engine.spark.jvm_classes import load_classes
 from wallaroo.engine.spark.spark_home import spark_home, usable_cache
 from wallaroo.errors import SparkStartError
@@ -129,9 +129,9 @@ def spark_session(  # noqa: PLR0913, PLR0917 - the parts of a session
     if options.local:
         settings.setdefault("spark.python.unix.domain.socket.dir", str(temporary))
     with ExitStack() as running:
-        found = {"JAVA_HOME": java, "SPARK_HOME": str(plain_path(spark, temporary / "spark"))}
+        found = {"JAVA_HOME": java, "SPARK_HOME": str(safe_path(spark, temporary / "spark"))}
         # Otherwise Spark's Python processes would look for modules in the current folder first.
-        with environment(**found, PYTHONSAFEPATH="1", **names_understood()):
+        with environment(**found, PYTHONSAFEPATH="1", **utf8_locale()):
             jvm = running.enter_context(_jvm(settings, home, temporary, guarded=options.local))
             session = _session(settings, home, jvm, cache, local=options.local)
         with _stopped_in_order(session, jvm, archive):
@@ -149,11 +149,11 @@ def _jvm(settings: dict[str, str], home: Home, temporary: Path, *, guarded: bool
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONHASHSEED"] = "0"  # Keys of users' own classes must hash alike in every worker.
     assert home.lock is not None
-    chatter = _chatter_file(home)
+    output = _output_file(home)
     try:
-        jvm = Jvm(settings, temporary, chatter, home.lock, guarded=guarded)
+        jvm = Jvm(settings, temporary, output, home.lock, guarded=guarded)
     finally:
-        os.close(chatter)
+        os.close(output)
     try:
         yield jvm
     finally:
@@ -268,10 +268,10 @@ def _is_loopback(master: str) -> bool:
     return urlsplit(master).hostname in {"127.0.0.1", "localhost", "::1"}
 
 
-def _chatter_file(home: Home) -> int:
+def _output_file(home: Home) -> int:
     """Open the file for what the JVM and the workers write past the logger, started anew at each run."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(home.spark_chatter, flags, 0o600)
+    return os.open(home.spark_output, flags, 0o600)
 
 
 def _why(home: Home, error: Exception) -> str:
@@ -280,11 +280,11 @@ def _why(home: Home, error: Exception) -> str:
 
     from wallaroo.engine.spark.gateway import JvmExitedError  # noqa: PLC0415
 
-    said = home.spark_chatter.read_text(errors="replace")
-    if words := known_words(said):
+    said = home.spark_output.read_text(errors="replace")
+    if words := known_cause(said):
         return words
     if isinstance(error, Py4JNetworkError):
-        return last_words(home)
+        return jvm_exit_reason(home)
     if not isinstance(error, JvmExitedError):
         return cause(str(error))
     # Where there is no answer, the script that had asked for the JVM's command line stumbles over that, too.
@@ -323,7 +323,7 @@ def environment(**variables: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def names_understood() -> dict[str, str]:
+def utf8_locale() -> dict[str, str]:
     """Return what makes the JVM read names of files as this process does.
 
     Python takes them for UTF-8 also where the system is set to know nothing but ASCII; Java would see question marks.

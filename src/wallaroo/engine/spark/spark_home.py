@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from wallaroo.engine.directory.run_folder import short_users_folder
-from wallaroo.engine.directory.safe_paths import is_plain
+from wallaroo.engine.directory.safe_paths import is_safe_path
 from wallaroo.notices import Notice
-from wallaroo.permissions import stranger
+from wallaroo.permissions import untrusted_reason
 
 _PARTS = ("bin", "jars")
 
@@ -28,7 +28,7 @@ def usable_cache(notice: Notice, folder: Path | None = None) -> Path | None:
     try:
         cache = _plain(folder or _users_caches() / "wallaroo")
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        why = stranger(cache)
+        why = untrusted_reason(cache)
     except (OSError, RuntimeError):
         return None  # Without a place for it, or a home folder, one starts as slowly as before.
     if why is None:
@@ -45,7 +45,7 @@ def _plain(cache: Path) -> Path:
 
     The JVM checks the paths in there against those of the run before, so a link for the run would not do.
     """
-    return cache if is_plain(cache) else short_users_folder() / ".cache"
+    return cache if is_safe_path(cache) else short_users_folder() / ".cache"
 
 
 def _users_caches() -> Path:
@@ -66,7 +66,7 @@ def spark_home(installed: Path, cache: Path | None, notice: Notice) -> Path:
         for part, target in links.items():
             with suppress(FileExistsError):  # From an earlier run, or by one that starts at the same time.
                 (home / part).symlink_to(target)
-        is_sound = stranger(home) is None and {path.name: path.readlink() for path in home.iterdir()} == links
+        is_sound = untrusted_reason(home) is None and {path.name: path.readlink() for path in home.iterdir()} == links
     except OSError:
         is_sound = False
     if not is_sound:

@@ -22,7 +22,7 @@ from wallaroo.engine.plan import Layout, Plan
 from wallaroo.errors import WallarooError
 from wallaroo.files import write_atomically
 from wallaroo.notices import Notice
-from wallaroo.program import build, import_path, make_importable
+from wallaroo.program import apply_import_settings, build, import_path
 
 _NOT_PLAIN = {"application", "layout", "serialize", "deserialize", "program"}
 """What of a plan is made anew in each process, or is more than plain data."""
@@ -32,9 +32,9 @@ _MAX_BYTES = 16 << 20
 _NAMED = 5
 
 
-def make_importable_as_in(plan: Path) -> None:
+def apply_import_settings_of(plan: Path) -> None:
     """Make the modules importable here that were importable where the plan was written."""
-    make_importable(json.loads(plan.read_bytes()))
+    apply_import_settings(json.loads(plan.read_bytes()))
 
 
 @dataclass(frozen=True)

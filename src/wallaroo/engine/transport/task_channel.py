@@ -14,7 +14,7 @@ from contextlib import suppress
 from struct import Struct
 from typing import Any, NamedTuple
 
-from wallaroo.channels import HELLO_SECONDS, dial, receive_exactly
+from wallaroo.channels import HELLO_TIMEOUT_SECONDS, dial, receive_exactly
 from wallaroo.connectors.output_block import Body
 from wallaroo.engine.failure import failure_of
 from wallaroo.engine.state_heads import BucketName, StoredHead
@@ -114,7 +114,7 @@ def read_hello(connection: socket.socket) -> Any:
         ValueError: It is no hello, or longer than one can be.
         OSError: It has not come in time.
     """
-    deadline = time.monotonic() + HELLO_SECONDS
+    deadline = time.monotonic() + HELLO_TIMEOUT_SECONDS
     kind, _, length = FRAME.unpack(receive_exactly(connection, FRAME.size, deadline))
     if kind != HELLO or length > MAX_HELLO_BYTES:
         raise ValueError("not a hello")

@@ -65,7 +65,7 @@ def past_lost(directory: Path, index: int) -> int:
     return index
 
 
-def is_noted(directory: Path, first: int, end: int) -> bool:
+def is_known_lost(directory: Path, first: int, end: int) -> bool:
     """Tell whether it is known that the messages from `first` to `end` are lost."""
     return past_lost(directory, first) >= end
 
@@ -87,14 +87,14 @@ class LogCorruptError(WallarooError):
     """A part of a log that somebody asked for is damaged or gone."""
 
 
-WAY_OUT = "Restore the log from a copy, or go on without these messages: --skip-damaged keeps what is left of them."
+REMEDY = "Restore the log from a copy, or go on without these messages: --skip-damaged keeps what is left of them."
 
 
 def damaged_messages(data: Path, first: int, end: int) -> LogCorruptError:
     """Return the error for messages that do not match their checksum."""
     return LogCorruptError(
         f"The log file {data} (or {data.stem}.ends or {data.stem}.blocks beside it) is damaged: the messages from "
-        f"{first} to {end} do not match their checksum. {WAY_OUT}"
+        f"{first} to {end} do not match their checksum. {REMEDY}"
     )
 
 
@@ -296,5 +296,5 @@ class BlockIndex:
         high = f"message {after.first - 1}" if after else "an unknown message"
         return LogCorruptError(
             f"The log file {self.paths.blocks} is damaged: the record of its block {number}, from message "
-            f"{low} to {high}, does not match its checksum. {WAY_OUT}"
+            f"{low} to {high}, does not match its checksum. {REMEDY}"
         )

@@ -15,16 +15,16 @@ from wallaroo.ingress.log.format import (
     FILE_MODE,
     OFFSET_SIZE,
     RECORD_SIZE,
-    WAY_OUT,
+    REMEDY,
     BlockIndex,
     LogCorruptError,
     damaged_messages,
-    is_noted,
+    is_known_lost,
     past_lost,
     segment_paths,
     segment_starts,
 )
-from wallaroo.ingress.log.repair import CheckedSegment, set_damage_aside
+from wallaroo.ingress.log.repair import CheckedSegment, quarantine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,10 +75,10 @@ def recover(directory: Path, committed: int) -> Recovered:
     found = Recovered([_complete_segment(directory, start) for start in starts[:-1]])
     found.segments.append(_repair(directory, starts[-1], committed, found.dropped))
     for segment, following in zip(found.segments, found.segments[1:], strict=False):
-        if segment.end > following.start or not is_noted(directory, segment.end, following.start):
+        if segment.end > following.start or not is_known_lost(directory, segment.end, following.start):
             raise LogCorruptError(
                 f"The log {directory} is damaged: the segment that begins with message {segment.start} ends "
-                f"before message {segment.end}, but the next one begins with {following.start}. {WAY_OUT}"
+                f"before message {segment.end}, but the next one begins with {following.start}. {REMEDY}"
             )
     end = found.segments[-1].end
     following_index = past_lost(directory, max(end, committed))
@@ -120,8 +120,8 @@ def _repair(directory: Path, start: int, committed: int, dropped: list[str]) -> 
     for damage in checked.damage(count):
         if damage.end <= committed:
             # Nobody needs these messages any more, only the way past them.
-            set_damage_aside(directory, checked, damage)
-        elif not is_noted(directory, damage.first, damage.end):
+            quarantine(directory, checked, damage)
+        elif not is_known_lost(directory, damage.first, damage.end):
             raise damaged_messages(paths.data, damage.first, damage.end)
     segment = Segment(start, checked.end(count), checked.data_end(count), count * RECORD_SIZE)
     sizes = (segment.data_size, segment.ends_size, segment.blocks_size)

@@ -15,7 +15,7 @@ from wallaroo.ingress.log.format import (
     RECORD_SIZE,
     Block,
     block_checksum,
-    is_noted,
+    is_known_lost,
     note_lost,
     pack_block,
     segment_paths,
@@ -40,16 +40,16 @@ def skip_damaged(directory: Path) -> list[str]:
         segment = CheckedSegment(directory, start)
         # The end of the last segment may be torn: that is no damage, and is cut off when the log is opened.
         count = segment.whole_count if following is None else segment.known_count
-        found = [damage for damage in segment.damage(count) if not is_noted(directory, damage.first, damage.end)]
+        found = [damage for damage in segment.damage(count) if not is_known_lost(directory, damage.first, damage.end)]
         told += [_skip(directory, segment, damage) for damage in found]
         end = segment.end(count)
-        if following is not None and end < following and not is_noted(directory, end, following):
+        if following is not None and end < following and not is_known_lost(directory, end, following):
             note_lost(directory, end, following)
             told.append(_told(directory, end, following, "nothing is left of them"))
     return told
 
 
-def set_damage_aside(directory: Path, segment: CheckedSegment, damage: Damage) -> None:
+def quarantine(directory: Path, segment: CheckedSegment, damage: Damage) -> None:
     """Keep what is left of damaged messages, note that they are lost, and write their records anew."""
     _keep_bytes(directory / KEPT_IN, segment, damage)
     note_lost(directory, damage.first, damage.end)
@@ -57,7 +57,7 @@ def set_damage_aside(directory: Path, segment: CheckedSegment, damage: Damage) -
 
 
 def _skip(directory: Path, segment: CheckedSegment, damage: Damage) -> str:
-    set_damage_aside(directory, segment, damage)
+    quarantine(directory, segment, damage)
     return _told(directory, damage.first, damage.end, f"what is left of them is kept in {directory / KEPT_IN}")
 
 
