@@ -1,4 +1,4 @@
-"""What machines of a cluster may ask the ingress for, over TCP: blocks, and the messages in them. Nothing else."""
+"""Serves the workers on the machines of a cluster, over TCP: blocks and their messages, nothing else."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class WorkerServer:
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen, and return the port: the one that is given, or, for 0, a free one."""
+        """Listen, and return the port: the given one, or, for 0, a free one."""
         address = format_address(host, port)
         try:
             listener = listen(address)
@@ -44,7 +44,7 @@ class WorkerServer:
         return found
 
     def close(self) -> None:
-        """Stop to listen."""
+        """Stop listening."""
         if self._server is not None:
             self._server.close()
 
@@ -59,15 +59,15 @@ class WorkerServer:
         except (*REQUEST_ERRORS, TimeoutError):
             pass
         except asyncio.CancelledError:
-            # The process ends. Passed on, this would end as a traceback on the screen.
+            # The process is shutting down. Re-raised, this would print a traceback.
             pass
         finally:
             writer.close()
 
     async def _first_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> dict[str, Any] | None:
-        """Return what somebody who has connected asks for first, if it has the token, and does not take too long."""
+        """Return the first request of a new connection, if it has the token and arrives in time."""
         if len(self._unauthenticated) >= MAX_UNAUTHENTICATED:
-            # A worker of ours speaks at once, so this is not one.
+            # Our own workers send their request immediately, so this is not one of them.
             longest = next(iter(self._unauthenticated))
             del self._unauthenticated[longest]
             longest.transport.abort()
@@ -79,11 +79,11 @@ class WorkerServer:
             self._unauthenticated.pop(writer, None)
 
     async def _send_messages(self, request: dict[str, Any], writer: asyncio.StreamWriter) -> None:
-        """Send a range of messages; no more of it is in memory than a piece, however slowly the other side reads."""
+        """Send a range of messages; only one piece of it is in memory, however slowly the client reads."""
         pieces = self._pieces(request["source"], request["first"], request["end"])
         last = HEAD.pack(ALL, 0, 0, 0, 0)
         try:
-            # In a thread: others are not to wait for the disk.
+            # In a thread: other connections must not wait for the disk.
             while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
                 writer.write(HEAD.pack(PIECE, piece.first, piece.data_start, len(piece.ends), len(piece.data)))
                 writer.write(piece.ends)
@@ -93,7 +93,7 @@ class WorkerServer:
             text = str(error).encode()
             last = HEAD.pack(DAMAGED, 0, 0, 0, len(text)) + text
         finally:
-            # Where this task is cancelled, the thread may still be reading.
+            # If this task is cancelled, the thread may still be reading.
             with suppress(ValueError):
                 pieces.close()
         writer.write(last)
