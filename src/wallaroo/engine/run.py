@@ -1,4 +1,4 @@
-"""A whole run of an application: it is started, kept going, and stopped in good order."""
+"""A whole run of an application: start, supervision, and clean stop."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ READY = "Application has successfully initialized."
 _POLL_SECONDS = 0.01
 _RETRY_SECONDS = 2.0
 _STATUS_SECONDS = 1.0
-"""How long the ingress may take to say how its sources are doing: a run that ends does not wait for it."""
+"""The timeout for the status of the sources: a run that ends does not wait longer for the ingress."""
 
 
 class Stop:
-    """How a run is asked to stop."""
+    """The signals by which a run is asked to stop."""
 
     def __init__(self) -> None:
         self.ready = False
-        """Set once the run is up and stops in good order; before that it can just be interrupted."""
+        """Set once the run is up and has to be stopped cleanly; before that it can simply be interrupted."""
         self.requested = threading.Event()
         self.immediately = threading.Event()
 
@@ -58,7 +58,7 @@ class Run:
         self._warn = never_failing(warn)
 
     def run(self, stop: Stop) -> None:
-        """Start, say so, and go on until asked to stop; raises a WallarooError if the application cannot go on."""
+        """Start, report it, and run until asked to stop; raises a WallarooError if the application cannot continue."""
         check_before_start(self.application.pipelines, self.options.spark)
         if not self.options.spark.local:
             require_safe_path(self.home.path)
@@ -85,13 +85,13 @@ class Run:
         self._say(f"Stopped: {counts.messages_out:,} messages sent, {counts.errors:,} dead letters in this run.")
 
     def _folders_written(self) -> list[Path]:
-        """Return the folders, besides the home, on whose disks Spark depends."""
+        """Return the folders, besides the home, that Spark needs disk space for."""
         chosen = self.options.spark.conf.get("spark.local.dir", "")
         return [Path(folder) for folder in (tempfile.gettempdir(), temporary_folder(), *chosen.split(",")) if folder]
 
 
 class Running:
-    """An application that runs: looked after until it is stopped."""
+    """A running application, supervised until it is stopped."""
 
     def __init__(self, home: Home, parts: Parts, restarts: RestartPolicy, warn: Notice) -> None:
         self._home = home
@@ -99,21 +99,21 @@ class Running:
         self._restarts = restarts
         self._warn = warn
         self._left = ""
-        """Why what was under way is left to the next run, where it is."""
+        """Why blocks in flight are left to the next run, if they are."""
 
     def warm_up(self) -> None:
-        """Wait until blocks have gone all the way, with a commit between them.
+        """Wait until blocks have been delivered, with a commit between them.
 
-        Then classes are loaded and workers started, and the first change of epochs takes no longer than others.
+        Then classes are loaded and workers are started, and the first change of epochs is as fast as later ones.
         """
         counts = self._egress.metrics
         self._ingress.tick()
         self._wait_until(lambda: counts.blocks > 0)
         while not counts.commits:
-            # Asked for again, where the query has been started once more meanwhile.
+            # Requested again, in case the query has been restarted meanwhile.
             self._ingress.end_epoch()
             deadline = time.monotonic() + _RETRY_SECONDS
-            self._wait_until(lambda: counts.commits > 0 or time.monotonic() > deadline)  # noqa: B023 - called at once
+            self._wait_until(lambda: counts.commits > 0 or time.monotonic() > deadline)  # noqa: B023 - not deferred
         blocks = counts.blocks
         self._ingress.tick()
         self._wait_until(lambda: counts.blocks > blocks)
@@ -125,7 +125,7 @@ class Running:
             time.sleep(_POLL_SECONDS)
 
     def keep_running(self) -> bool:
-        """Tell whether the query runs; start it again from the last commit where it has ended."""
+        """Return whether the query is running; restart it from the last commit if it has ended."""
         if self._egress.failure is not None:
             if isinstance(self._egress.failure, StoppedError):
                 return False
@@ -139,14 +139,14 @@ class Running:
         return self._restart(self._processing.failure())
 
     def _restart(self, failure: Failure) -> bool:
-        """Start the query again from the last commit, when it may; return false where the run is to stop instead."""
+        """Restart the query from the last commit, when the policy allows; return false if the run has to stop."""
         learned = self._processing.learned
         while self._restarts.wait(failure, self._egress.metrics.blocks, self._deaths.fatal_calls(), learned=learned):
             learned = False
             try:
                 self._egress.metrics.restarted()
                 self._processing.start_again()
-                # A block without messages shows that all is well again, also where no message comes.
+                # A block without messages shows that processing has resumed, even if no messages arrive.
                 self._ingress.tick()
             except Exception as error:  # noqa: BLE001 - Spark's own, of many classes; it is looked at above
                 failure = failure_of_start(error)
@@ -156,7 +156,7 @@ class Running:
         return False
 
     def finish(self, stop: Stop) -> None:
-        """Take nothing new, and commit what is under way, unless something is in the way of that."""
+        """Accept nothing new, and commit the blocks in flight, unless something prevents it."""
         try:
             self._commit_all(stop)
         except IngressUnavailableError as error:
@@ -167,8 +167,8 @@ class Running:
         end, ask_at = None, 0.0
         while (end is None or self._commits.block < end) and not stop.immediately.is_set():
             if end is None or time.monotonic() > ask_at:
-                # Nobody takes blocks for a moment while the query is started again. And those who were told may have
-                # been the tasks of a life that is over: then the next one has to be.
+                # While the query is being restarted, there are no readers. And the request may have gone to the tasks
+                # of an attempt that has ended: then it has to be repeated for the next one.
                 told = self._ingress.end_epoch()
                 end = told if end is None else end
                 ask_at = time.monotonic() + _RETRY_SECONDS
@@ -181,7 +181,7 @@ class Running:
             time.sleep(_POLL_SECONDS)
 
     def snapshot(self) -> Snapshot:
-        """Return all that is counted, by whichever part; what the ingress knows only where it answers soon."""
+        """Return the metrics of all parts; those of the ingress only if it answers in time."""
         try:
             sources = self._ingress.status(within=_STATUS_SECONDS)
         except IngressUnavailableError:
@@ -189,12 +189,12 @@ class Running:
         return self._egress.metrics.snapshot(sources, self._commits.state_sizes(), self._commits.state_bytes())
 
     def write_counts(self) -> None:
-        """Leave in the directory what has been counted; where the disk does not take it, it is not missed."""
+        """Write the metrics to the directory; errors of the disk are ignored, as nothing depends on them."""
         with contextlib.suppress(OSError):
             write_atomically(self._home.counts, json.dumps(self.snapshot(), indent=2) + "\n")
 
     def raise_failure(self) -> None:
-        """Raise what has ended the run, or tell what it leaves behind."""
+        """Raise the error that has ended the run, or report what it leaves to the next run."""
         if self._egress.failure is not None and not isinstance(self._egress.failure, StoppedError):
             raise self._egress.failure
         if self._left:

@@ -1,4 +1,4 @@
-"""What a run opens, in this order: the directory, the ingress, the egress, Spark, and the query."""
+"""The startup of a run, in this order: the directory, the ingress, the egress, Spark, and the query."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from wallaroo.sizes import readable_size
 from wallaroo.topology.model import REPLAYS, Application
 
 BUCKETS = 128
-"""Into how many parts a partitioned state is cut: so many tasks can share it."""
+"""The number of buckets of a partitioned state, and so the maximum number of tasks that can share it."""
 _SHORTEST_EPOCH = 0.2
-"""In seconds. The change from one epoch to the next takes about as long."""
+"""In seconds. The change from one epoch to the next takes about this long."""
 
 
 class Parts(NamedTuple):
-    """What a run consists of."""
+    """The parts of a run."""
 
     commits: Commits
     ingress: IngressClient
@@ -58,12 +58,12 @@ class _Ingress(NamedTuple):
     client: IngressClient
     control_path: str
     workers: str
-    """Where workers on other machines find it; empty where there are none."""
+    """The address for workers on other machines; empty if there are none."""
 
 
 @dataclass
 class Startup:
-    """Opens all parts of a run. What is opened is closed by `cleanup`, in the opposite order."""
+    """Opens all parts of a run. `cleanup` closes them in reverse order."""
 
     application: Application
     program: Program
@@ -71,7 +71,7 @@ class Startup:
     home: Home
     cleanup: contextlib.ExitStack
     stopping: threading.Event
-    """Set when sinks are not to wait for their receivers any more."""
+    """Set when sinks must no longer wait for their receivers."""
     say: Notice
     warn: Notice
 
@@ -82,7 +82,7 @@ class Startup:
         self._sources[REPLAYS] = ReplaySourceConfig(str(self.home.replays))
 
     def open(self) -> Parts:
-        """Open everything up to the query, which then runs."""
+        """Open everything, and start the query."""
         limits = fitting_limits(self.options.limits, self.options.spark)
         self._prepare_directory()
         folder = self.cleanup.enter_context(run_folder())
@@ -115,7 +115,7 @@ class Startup:
         )
         processing = QueryLifecycle(plan, self.options.spark, self.options.workers, around, self.warn)
         self.cleanup.callback(processing.close)
-        # Comes before that: a sink that waits for its receiver would keep the query from stopping.
+        # Is called before that: a sink that waits for its receiver would keep the query from stopping.
         self.cleanup.callback(self.stopping.set)
         processing.start()
         egress.start()
@@ -127,12 +127,12 @@ class Startup:
         self._warn_if_untrusted(self.home.path)
         if self.options.reset:
             start_fresh(self.home, self.say)
-        self.home.recorded_layout()  # Nothing is touched in a directory of another version's.
+        self.home.recorded_layout()  # Changes nothing in a directory of another version.
         if self.options.skip_damaged:
             skip_damage(self.home, map(self.home.log_of, self._sources), self.warn)
 
     def _warn_if_untrusted(self, folder: Path) -> None:
-        # Nothing to refuse: in a container, volumes are often open to all, and nobody else is there.
+        # Only a warning: in a container, volumes are often writable for all, and there are no other users.
         if why := untrusted_reason(folder):
             self.warn(f"Careful: {why}, and who can write there can put something else in the place of {folder}.")
 
@@ -176,7 +176,7 @@ class Startup:
 
     def _input(self, name: str, config: Any) -> Input:
         kind = source_kind(config)
-        # On a cluster, messages are fetched: workers there need not see the logs.
+        # On a cluster, messages are fetched over the network: workers need no access to the logs.
         log = "" if self._driver_address else str(self.home.log_of(name))
         return Input(kind=kind.name, place=kind.place(config), log=log)
 

@@ -103,7 +103,7 @@ class IngressServer:
         """Start the intakes of all sources, and return the addresses of those that listen."""
         addresses = {}
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(self._on_trouble)
+        loop.set_exception_handler(self._on_loop_error)
         self._syncing = [loop.create_task(source.keep_on_disk()) for source in self.sources.values()]
         self._syncing.append(loop.create_task(self.sequencer.keep_on_disk()))
         for name, source in self.sources.items():
@@ -111,7 +111,7 @@ class IngressServer:
                 addresses[name] = address
         return addresses
 
-    def _on_trouble(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Report that connections cannot be accepted, for lack of a resource; asyncio retries after a second."""
         error = context.get("exception")
         if isinstance(error, OSError) and "accept" in context["message"]:
