@@ -108,7 +108,7 @@ class Throwable:
     ("root", "kind"),
     [
         (
-            ("wallaroo.BlockSource$IngressLost", "The process that accepts connections has closed the line"),
+            ("wallaroo.BlockSource$IngressLost", "The process that accepts connections has closed the connection"),
             Kind.INGRESS,
         ),
         # Words are not looked at: somebody may quote what another process said.

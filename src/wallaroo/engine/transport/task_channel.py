@@ -88,7 +88,7 @@ class TaskChannel:
     def _line(self) -> bytes:
         line = self._stream.readline()
         if not line.endswith(b"\n"):
-            raise ConnectionError("the driver has closed the line")
+            raise ConnectionError("the driver has closed the connection")
         return line
 
     def close(self) -> None:
