@@ -21,6 +21,9 @@ class ApplicationBuilder:
     A computation is a decorated function, an object with `name()` and `compute` or `compute_multi`, or a
     class of such objects. A class is made into an object by `build`, to learn its name, and where it runs.
 
+    Args:
+        name: The name of the application; its state is kept under it.
+
     >>> import wallaroo
     >>> @wallaroo.decoder
     ... def decode(bs):
@@ -49,11 +52,18 @@ class ApplicationBuilder:
         Args:
             name: Its name; no other pipeline of the application may have it.
             source_config: Where its messages come from, such as a `wallaroo.TCPSourceConfig`.
+
+        Returns:
+            This builder, for the next call.
         """
         return self._declare("new_pipeline", name, source_config)
 
     def done(self) -> ApplicationBuilder:
-        """Close the current pipeline. A new pipeline closes the one before it, too."""
+        """Close the current pipeline. A new pipeline closes the one before it, too.
+
+        Returns:
+            This builder, for the next call.
+        """
         return self._declare("done")
 
     def to(self, computation: Any = MISSING) -> ApplicationBuilder:
@@ -62,6 +72,9 @@ class ApplicationBuilder:
         Args:
             computation: Made with `@wallaroo.computation` or `@wallaroo.computation_multi`, or an object or a
                 class with the same methods.
+
+        Returns:
+            This builder, for the next call.
         """
         return self._declare("to", computation)
 
@@ -70,6 +83,9 @@ class ApplicationBuilder:
 
         Args:
             computation: As for `to`.
+
+        Returns:
+            This builder, for the next call.
         """
         return self._declare("to_parallel", computation)
 
@@ -89,6 +105,9 @@ class ApplicationBuilder:
             state_class: The class of the state, or an object whose `build()` returns a state.
             state_name: The name of the state. Steps of several pipelines that give the same name share it.
             state_builder: Another name for `state_class`.
+
+        Returns:
+            This builder, for the next call.
         """
         state = self._one_of(computation, state_class=state_class, state_builder=state_builder)
         return self._declare("to_stateful", computation, state, state_name)
@@ -116,6 +135,9 @@ class ApplicationBuilder:
             partition_keys: The list of all keys. Left out, None or an empty list: any key may come.
             state_builder: Another name for `state`.
             state_name: Another name for `state_partition_name`.
+
+        Returns:
+            This builder, for the next call.
         """
         method = "to_state_partition"
         made_by = self._one_of(computation, state=state, state_builder=state_builder)
@@ -144,6 +166,9 @@ class ApplicationBuilder:
                 `to_state_partition`.
             state: Another name for `state_builder`.
             state_name: Another name for `state_partition_name`.
+
+        Returns:
+            This builder, for the next call.
         """
         method = "to_state_partition_u64"
         made_by = self._one_of(computation, state_builder=state_builder, state=state)
@@ -155,6 +180,9 @@ class ApplicationBuilder:
 
         Args:
             sink_config: Where the outputs go, such as a `wallaroo.TCPSinkConfig`.
+
+        Returns:
+            This builder, for the next call.
         """
         return self._declare("to_sink", sink_config)
 
@@ -163,11 +191,20 @@ class ApplicationBuilder:
 
         Args:
             sink_configs: A list of sinks, each as for `to_sink`.
+
+        Returns:
+            This builder, for the next call.
         """
         return self._declare("to_sinks", sink_configs)
 
     def build(self) -> Application:
-        """Return the application, or raise a `wallaroo.WallarooParameterError` that lists every mistake.
+        """Check everything that was declared, and return the application.
+
+        Returns:
+            The application, for `application_setup` to return.
+
+        Raises:
+            WallarooParameterError: There are mistakes; the text lists every one of them.
 
         >>> import wallaroo
         >>> ApplicationBuilder("Empty").build()

@@ -73,6 +73,12 @@ def decoder(
         header_length: The number of bytes of the header.
         length_fmt: The format of the header, as the module `struct` writes it: one whole number.
 
+    Returns:
+        The decoder, which is called like the function; or, where it was given arguments, what makes one.
+
+    Raises:
+        WallarooParameterError: The two do not describe a header, or the function does not take one argument.
+
     >>> @decoder(header_length=2, length_fmt=">H")
     ... def decode(bs):
     ...     return bs.decode("utf-8")
@@ -87,7 +93,16 @@ def decoder(
 def encoder(function: Callable[P, R]) -> EncoderFunction[P, R]:
     r"""Make an encoder out of a function that takes an output and returns the bytes to send.
 
-    Returning None sends nothing.
+    Text is sent as UTF-8. Returning None sends nothing.
+
+    Args:
+        function: The function, of one argument.
+
+    Returns:
+        The encoder, which is called like the function.
+
+    Raises:
+        WallarooParameterError: The function does not take one argument.
 
     >>> @encoder
     ... def encode(word_and_count):

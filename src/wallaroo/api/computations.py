@@ -83,6 +83,12 @@ def computation(name: str = "") -> Callable[[Callable[P, R]], SingleComputation[
     Args:
         name: The name of the step, for messages and metrics; no other step of the pipeline may have it.
 
+    Returns:
+        What makes the computation out of a function; it is then called like the function.
+
+    Raises:
+        WallarooParameterError: There is no name, or the function does not take one argument.
+
     >>> @computation(name="Double or Zero")
     ... def double_or_zero(data):
     ...     return data * 2 if isinstance(data, int) else 0
@@ -102,6 +108,12 @@ def computation_multi(name: str = "") -> Callable[[Callable[P, R]], MultiComputa
 
     Args:
         name: The name of the step, for messages and metrics; no other step of the pipeline may have it.
+
+    Returns:
+        What makes the computation out of a function; it is then called like the function.
+
+    Raises:
+        WallarooParameterError: There is no name, or the function does not take one argument.
 
     >>> @computation_multi(name="Split")
     ... def split(line):
@@ -125,6 +137,12 @@ def state_computation(name: str = "", state: Any = MISSING) -> Callable[[Callabl
         name: The name of the step, for messages and metrics; no other step of the pipeline may have it.
         state: The class of the state, or an object whose `build()` returns a state. There is one state for each
             key, as `key_by` gives it, and the name of the state is that of the step.
+
+    Returns:
+        What makes the computation out of a function; it is then called like the function.
+
+    Raises:
+        WallarooParameterError: There is no name, or the function does not take two arguments.
 
     >>> @state_computation(name="Count")
     ... def count(word, totals):
@@ -154,6 +172,12 @@ def state_computation_multi(
     Args:
         name: The name of the step, for messages and metrics; no other step of the pipeline may have it.
         state: As for `state_computation`.
+
+    Returns:
+        What makes the computation out of a function; it is then called like the function.
+
+    Raises:
+        WallarooParameterError: There is no name, or the function does not take two arguments.
 
     >>> @state_computation_multi(name="New words")
     ... def new_words(line, seen):

@@ -26,6 +26,15 @@ def partition(function: Callable[P, R]) -> PartitionFunction[P, R]:
 
     A key is any object that can be hashed and compared, such as a string, a number or a tuple of those.
 
+    Args:
+        function: The function, of one argument.
+
+    Returns:
+        The partition, which is called like the function.
+
+    Raises:
+        WallarooParameterError: The function does not take one argument.
+
     >>> @partition
     ... def first_letter(word):
     ...     return word[0].lower() if word[:1].isalpha() else "!"
@@ -50,6 +59,15 @@ def key_extractor(function: Callable[P, R]) -> KeyExtractor[P, R]:
     """Make a key extractor, for `key_by`, out of a function that takes `data` and returns its key.
 
     A key is any object that can be hashed and compared, such as a string, a number or a tuple of those.
+
+    Args:
+        function: The function, of one argument.
+
+    Returns:
+        The key extractor, which is called like the function.
+
+    Raises:
+        WallarooParameterError: The function does not take one argument.
 
     >>> @key_extractor
     ... def customer(order):

@@ -53,6 +53,9 @@ class Pipeline:
             computation: Made with `@wallaroo.computation(name)` or `@wallaroo.state_computation(name, state)`, or the
                 `_multi` of one of them; or an object or a class with `name()` and `compute(data)` or
                 `compute_multi(data)`.
+
+        Returns:
+            A new pipeline that goes on with it.
         """
         return self._then("to", computation)
 
@@ -62,11 +65,18 @@ class Pipeline:
         Args:
             key_extractor: Picks the key of a message: made with `@wallaroo.key_extractor` or `@wallaroo.partition`, or
                 an object or a class with `partition(data)`.
+
+        Returns:
+            A new pipeline whose messages have keys.
         """
         return self._then("key_by", key_extractor)
 
     def collect(self) -> Pipeline:
-        """Give all messages the same key: the state computations after it have one state."""
+        """Give all messages the same key: the state computations after it have one state.
+
+        Returns:
+            A new pipeline whose messages have one key.
+        """
         return self._then("collect")
 
     def merge(self, pipeline: Any = MISSING) -> Pipeline:
@@ -76,6 +86,9 @@ class Pipeline:
 
         Args:
             pipeline: The other pipeline.
+
+        Returns:
+            A new pipeline that begins with both.
         """
         if isinstance(pipeline, Pipeline):
             slips = dict.fromkeys([*self._slips, *pipeline._slips])  # noqa: SLF001 - another one of this class
@@ -91,6 +104,9 @@ class Pipeline:
 
         Args:
             sink_config: Where the outputs go, such as a `wallaroo.TCPSinkConfig`.
+
+        Returns:
+            A new pipeline that ends there.
         """
         return self._then("to_sink", sink_config)
 
@@ -99,12 +115,19 @@ class Pipeline:
 
         Args:
             sink_configs: A list of sinks, each as for `to_sink`.
+
+        Returns:
+            A new pipeline that ends there.
         """
         # The list is the caller's, who may go on to change it.
         return self._then("to_sinks", list(sink_configs) if isinstance(sink_configs, list) else sink_configs)
 
     def clone(self) -> Pipeline:
-        """Return a pipeline like this one, of the same source."""
+        """Return a pipeline like this one.
+
+        Returns:
+            A pipeline of the same source, with the same steps.
+        """
         return Pipeline(self._lines, self._slips)
 
     def _then(self, method: str, *arguments: Any) -> Pipeline:
@@ -121,21 +144,37 @@ class Pipeline:
 
 
 def source(name: Any = MISSING, source_config: Any = MISSING) -> Pipeline:
-    """Return a pipeline that starts with a source.
+    """Begin a pipeline with a source.
 
     Args:
         name: Its name, which is that of the pipeline too; no other source of the application may have it.
         source_config: Where the messages come from, such as a `wallaroo.TCPSourceConfig`.
+
+    Returns:
+        The pipeline, to be gone on with.
+
+    >>> import wallaroo
+    >>> @wallaroo.decoder
+    ... def decode(bs):
+    ...     return bs.decode()
+    >>> source("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode)).collect()
+    <Pipeline 'words'>
     """
     return Pipeline((Line(Declaration("source", (name, source_config))),))
 
 
 def build_application(app_name: Any = MISSING, pipeline: Any = MISSING) -> Application:
-    """Return the application, or raise a `wallaroo.WallarooParameterError` that lists every mistake.
+    """Check everything that was declared, and return the application.
 
     Args:
         app_name: The name of the application.
         pipeline: The pipeline; several are merged into one before.
+
+    Returns:
+        The application, for `application_setup` to return.
+
+    Raises:
+        WallarooParameterError: There are mistakes; the text lists every one of them.
 
     >>> import wallaroo
     >>> build_application("Empty", source("in").key_by(len))  # doctest: +ELLIPSIS

@@ -9,6 +9,12 @@ from typing import Any
 def serialize(obj: Any) -> bytes:
     """Return `obj` as bytes that `deserialize` turns back into an equal object.
 
+    Args:
+        obj: Any object that can be pickled.
+
+    Returns:
+        The bytes.
+
     >>> deserialize(serialize({"word": "hello", "count": 2}))
     {'word': 'hello', 'count': 2}
     """
@@ -17,6 +23,12 @@ def serialize(obj: Any) -> bytes:
 
 def deserialize(bs: bytes) -> Any:
     """Return the object in `bs`, which must come from `serialize` in a program you trust: it may run code.
+
+    Args:
+        bs: What `serialize` has returned.
+
+    Returns:
+        An object like the one that was given to `serialize`.
 
     >>> deserialize(serialize(["any", b"object", None]))
     ['any', b'object', None]

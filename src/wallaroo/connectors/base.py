@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from wallaroo.connectors.output_block import OutputBlock
-from wallaroo.notices import Notice
 
 if TYPE_CHECKING:
     import threading
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from wallaroo.ingress.limits import Limits
     from wallaroo.ingress.partial_frames import PartialFrames
+    from wallaroo.notices import Notice
 
 
 Piece = tuple[int, list[bytes]]

@@ -27,7 +27,10 @@ _ANY_ADDRESSES = ("--in", "127.0.0.1:7010,127.0.0.1:7011,127.0.0.1:7012", "--out
 
 
 class StepError(WallarooError):
-    """User code failed on a message; the error that it raised is the `__cause__`."""
+    """User code failed on a message; the error that it raised is the `__cause__`.
+
+    `pipeline` and `step` say where, and `message` is what it failed on.
+    """
 
     def __init__(self, pipeline: str, step: str, message: Any, error: BaseException) -> None:
         super().__init__(
@@ -54,11 +57,25 @@ def run(
         encoded: Return what the encoders made of the outputs, instead of the outputs.
         args: The command line for `application_setup`; addresses are never opened.
 
-    Returns: The list of outputs if there is only one sink; otherwise a dictionary of such lists, by name of the
-    pipeline, or, for the sinks of a pipeline that has several, `"pipeline[0]"`, `"pipeline[1]"` and so on.
+    Returns:
+        The list of outputs if there is only one sink; otherwise a dictionary of such lists, by name of the pipeline,
+        or, for the sinks of a pipeline that has several, `"pipeline[0]"`, `"pipeline[1]"` and so on.
 
     Raises:
         StepError: User code failed on one of the messages.
+
+    >>> import wallaroo
+    >>> from wallaroo import testing
+    >>> @wallaroo.decoder
+    ... def decode(bs):
+    ...     return bs.decode()
+    >>> @wallaroo.encoder
+    ... def encode(text):
+    ...     return text.encode()
+    >>> lines = wallaroo.source("lines", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
+    >>> pipeline = lines.to_sink(wallaroo.TCPSinkConfig("127.0.0.1", "7002", encode))
+    >>> testing.run(wallaroo.build_application("Copy", pipeline), [b"as bytes", "as a message"])
+    ['as bytes', 'as a message']
     """
     memory = InMemory(application, args=args)
     if isinstance(inputs, Mapping):
@@ -73,8 +90,31 @@ def run(
 class InMemory:
     """An application in memory, to be sent messages and looked at step by step.
 
-    With `keep_errors`, messages on which user code fails are collected in `errors`, as in a real run, instead of being
-    raised.
+    Args:
+        application: A built application, or its `application_setup`.
+        args: The command line for `application_setup`; addresses are never opened.
+        keep_errors: Collect messages on which user code fails in `errors`, as in a real run, instead of raising the
+            error.
+
+    >>> import wallaroo
+    >>> from wallaroo import testing
+    >>> @wallaroo.decoder
+    ... def decode(bs):
+    ...     return bs.decode()
+    >>> @wallaroo.state_computation("count", state=dict)
+    ... def count(word, totals):
+    ...     totals[word] = totals.get(word, 0) + 1
+    ...     return word, totals[word]
+    >>> @wallaroo.encoder
+    ... def encode(counted):
+    ...     return "%s => %d" % counted
+    >>> words = wallaroo.source("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
+    >>> pipeline = words.to(count).to_sink(wallaroo.TCPSinkConfig("127.0.0.1", "7002", encode))
+    >>> memory = testing.InMemory(wallaroo.build_application("Count", pipeline))
+    >>> memory.send(["why", "hello"]).send(["why"]).outputs()
+    [('why', 1), ('hello', 1), ('why', 2)]
+    >>> memory.state("count")
+    {'why': 2, 'hello': 1}
     """
 
     def __init__(
@@ -119,7 +159,18 @@ class InMemory:
         return list(self._recorders)
 
     def send(self, messages: Iterable[Any], to: str | None = None) -> InMemory:
-        """Send messages to a pipeline, which need not be named if there is only one."""
+        """Send messages to a pipeline, each all the way before the next one.
+
+        Args:
+            messages: Bytes go through the decoder; anything else is taken for an already decoded message.
+            to: The name of the pipeline, which need not be given if there is only one.
+
+        Returns:
+            This object, for the next call.
+
+        Raises:
+            StepError: User code failed on one of the messages, and errors are not kept.
+        """
         name = self._only(list(self._sent), to, "pipeline")
         for message in messages:
             try:
@@ -152,16 +203,39 @@ class InMemory:
         self.errors += unsaved
 
     def outputs(self, sink: str | None = None, *, encoded: bool = False) -> list[Any]:
-        """Return what a sink got so far: the outputs, or what the encoder made of them."""
+        """Return what a sink got so far.
+
+        Args:
+            sink: One of `sinks`, which need not be given if there is only one.
+            encoded: Return what the encoder made of the outputs, instead of the outputs.
+
+        Returns:
+            The outputs in order.
+        """
         recorder = self._recorders[self._only(self.sinks, sink, "sink")]
         return list(recorder.encoded if encoded else recorder.outputs)
 
     def state(self, name: str, key: Any = None) -> Any:
-        """Return the state object `name`, or that of a key of a partitioned state; None if there is none yet."""
+        """Return one object of a state.
+
+        Args:
+            name: The name of the state.
+            key: The key; nothing for a state that is one object.
+
+        Returns:
+            The object, or None if there is none yet.
+        """
         return self.states(name).get(key)
 
     def states(self, name: str) -> dict[Any, Any]:
-        """Return all objects of the state `name` by key."""
+        """Return all objects of a state.
+
+        Args:
+            name: The name of the state.
+
+        Returns:
+            The objects by their keys; that of a state which is one object has the key None.
+        """
         if name not in self._states:
             raise WallarooError(f"There is no state {name!r}; there is: {', '.join(map(repr, sorted(self._states)))}.")
         return dict(self._worker.states((name, _ONLY_BUCKET), self._stores))

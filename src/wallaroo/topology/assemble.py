@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.errors import WallarooParameterError
-from wallaroo.introspection import MISSING, instance_of, label
+from wallaroo.introspection import MISSING, instance_of, label, making_mistakes
 from wallaroo.topology import validate
 from wallaroo.topology.branches import SINK_METHODS, Line, one_line_for_each_source
 from wallaroo.topology.levels import order_mistakes
@@ -260,7 +260,7 @@ def _key_by(target: Any, mistakes: list[str]) -> KeyBy | None:
 
 def _made(target: Any, mistakes: list[str]) -> Any | None:
     """Return the object that `target` is or makes; only an object can tell its name."""
-    found = list(validate.making_mistakes(target))
+    found = list(making_mistakes(target))
     mistakes.extend(found)
     if found:
         return None

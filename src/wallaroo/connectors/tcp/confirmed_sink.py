@@ -1,6 +1,6 @@
 """The TCP sink for receivers that confirm: each block is sent in a frame with its number, and confirmed.
 
-docs/sinks.md describes the frames for authors of receivers.
+docs/reference/wire-formats.md describes the frames for authors of receivers.
 """
 
 from __future__ import annotations
