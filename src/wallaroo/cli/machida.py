@@ -243,7 +243,7 @@ def _stop_on_signals() -> Stop:
             # Not through `sys.stderr`, which may be in the middle of another line right here.
             with suppress(OSError):
                 os.write(2, b"Stopping at once; if that hangs, one more signal ends it, and nothing is lost.\n")
-            stop.at_once.set()
+            stop.immediately.set()
         if not stop.ready:
             raise KeyboardInterrupt
         stop.requested.set()

@@ -1,4 +1,4 @@
-"""What can be wrong with decoders, encoders, and the names of sources and sinks. Checks yield a sentence each."""
+"""Checks of decoders, encoders, and the names of sources and sinks. Each check yields a sentence per mistake."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST_HEADER = 64
 
 
 def source_name_mistakes(name: Any) -> Iterator[str]:
-    """Check the name that a source config may have, or not."""
+    """Check the optional name of a source config."""
     if name is not None and not (isinstance(name, str) and name):
         yield f"the name of the source config must be a string; got {a_kind_of(name)}"
 
@@ -30,7 +30,7 @@ def sink_name_mistakes(name: Any) -> Iterator[str]:
 
 
 def decoder_mistakes(decoder: Any) -> Iterator[str]:
-    """Check what frames the bytes of a source and makes messages of them."""
+    """Check a decoder, which frames the bytes of a source and decodes them."""
     if inspect.isclass(decoder):
         yield f"the decoder is the class {decoder.__name__}: write {decoder.__name__}() to make one"
         return
@@ -66,7 +66,7 @@ def _header_length_mistakes(decoder: Any) -> Iterator[str]:
     where = f"header_length() of the decoder {label(decoder)}"
     try:
         length = decoder.header_length()
-    except Exception as error:  # noqa: BLE001 - it is the user's code, and whatever it raises is the user's to read
+    except Exception as error:  # noqa: BLE001 - user code may raise anything
         yield f"{where} failed with {type(error).__name__}: {error}"
         return
     if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= _LONGEST_HEADER:
@@ -76,7 +76,7 @@ def _header_length_mistakes(decoder: Any) -> Iterator[str]:
 
 
 def encoder_mistakes(encoder: Any) -> Iterator[str]:
-    """Check what makes bytes of the outputs for a sink."""
+    """Check an encoder, which encodes the outputs for a sink."""
     if inspect.isclass(encoder):
         yield f"the encoder is the class {encoder.__name__}: write {encoder.__name__}() to make one"
     elif inspect.isroutine(encoder):
@@ -95,7 +95,7 @@ def encoder_mistakes(encoder: Any) -> Iterator[str]:
 
 
 def call_mistakes(method: Any, owner: str, name: str, parameter: str) -> Iterator[str]:
-    """Check that a method, called `name`, of an object, called `owner`, can be called with one argument."""
+    """Check that the method `name` of the object `owner` can be called with one argument."""
     if not accepts(method, 1):
         yield (
             f"{name} of {owner} must allow 1 argument, as in {name}({parameter}); it is written as "
@@ -104,7 +104,7 @@ def call_mistakes(method: Any, owner: str, name: str, parameter: str) -> Iterato
 
 
 def listed(names: list[str]) -> str:
-    """Return the names of methods that are not there, in words that fit behind "has no method".
+    """Return the names of missing methods, as text that completes "has no method".
 
     >>> listed(["encode"]), listed(["decode", "header_length"])
     ('encode', 'decode and no header_length')

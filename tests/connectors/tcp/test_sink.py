@@ -35,7 +35,7 @@ class Sink:
         """Start to deliver a block; return the function that waits for the end and returns the error, if any."""
         outcome = queue.Queue()
         block = OutputBlock(number, bodies, note)
-        block.go_on(*done)
+        block.resume(*done)
 
         def run():
             try:
@@ -147,7 +147,7 @@ def test_a_slow_reader_gets_everything(sink, accept, server):
 
 
 def test_a_receiver_that_pauses_is_waited_for(sink, accept, monkeypatch):
-    monkeypatch.setattr("wallaroo.connectors.tcp.sink._LOOK_AROUND_SECONDS", 0.05)
+    monkeypatch.setattr("wallaroo.connectors.tcp.sink._POLL_SECONDS", 0.05)
     done = sink.deliver(LARGE)
     connection = accept()
     # The sink looks around several times while nothing moves.
@@ -319,7 +319,7 @@ class TestHowFarABlockHasGot:
         assert notes.get() == (0, 0)
 
     def test_counts_for_nothing_when_the_receiver_had_stopped_reading(self, sink, accept, monkeypatch):
-        monkeypatch.setattr("wallaroo.connectors.tcp.sink._PATIENCE_WHEN_STOPPING_SECONDS", 0.1)
+        monkeypatch.setattr("wallaroo.connectors.tcp.sink._STOPPING_TIMEOUT_SECONDS", 0.1)
         notes = []
         done = sink.deliver(*PARTS, note=lambda *note: notes.append(note), done=border(2))
         connection = accept()
@@ -388,7 +388,7 @@ class TestStopping:
         assert sink.notices.empty()
 
     def test_while_a_receiver_takes_nothing(self, sink, accept, monkeypatch):
-        monkeypatch.setattr("wallaroo.connectors.tcp.sink._PATIENCE_WHEN_STOPPING_SECONDS", 0.1)
+        monkeypatch.setattr("wallaroo.connectors.tcp.sink._STOPPING_TIMEOUT_SECONDS", 0.1)
         done = sink.deliver(LARGE)
         accept()
         sink.stopping.set()
@@ -396,7 +396,7 @@ class TestStopping:
 
     def test_a_block_that_is_being_read_is_finished(self, sink, accept, monkeypatch):
         # Whoever reads may have to wait for the machine.
-        monkeypatch.setattr("wallaroo.connectors.tcp.sink._PATIENCE_WHEN_STOPPING_SECONDS", PATIENCE)
+        monkeypatch.setattr("wallaroo.connectors.tcp.sink._STOPPING_TIMEOUT_SECONDS", PATIENCE)
         done = sink.deliver(LARGE)
         connection = accept()
         sink.stopping.set()

@@ -1,8 +1,8 @@
-"""The process that forks Spark's Python workers: PySpark's own, with what every worker needs imported before it forks.
+"""The process that forks Spark's Python workers: PySpark's own daemon, with the packages of a worker already imported.
 
-When a worker is lost, Spark ends all workers of the query, and the next attempt has to wait for new ones. Forked from
-here they have their packages at once, and share the memory of these. The user's program is not among them: it may start
-threads when it is imported, and those do not survive a fork. Those of numpy and Arrow do; both are made for it.
+When a worker is lost, Spark kills all workers of the query, and the next attempt has to wait for new ones. Forked from
+here they start with their packages imported, and share their memory. The user's program is not imported here: it may
+start threads on import, which do not survive a fork. numpy and Arrow also start threads, but support forking.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _IMPORTED = ("pyarrow", "pyspark.worker", "wallaroo.engine.stages.tasks")
 
 
 def main() -> None:
-    """Import what workers need, and fork workers whenever Spark asks for one, until it ends."""
-    from pyspark.daemon import manager  # noqa: PLC0415 - this module is imported where there is no Spark, too
+    """Import what workers need, and fork a worker whenever Spark requests one, until it ends."""
+    from pyspark.daemon import manager  # noqa: PLC0415 - this module is also imported without Spark
 
     for name in _IMPORTED:
         import_module(name)
-    # The garbage collector of a worker would otherwise visit these objects, and so copy the pages that are shared.
+    # Otherwise the garbage collector of a worker would visit these objects, and so copy shared pages.
     gc.collect()
     gc.freeze()
     manager()
