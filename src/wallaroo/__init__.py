@@ -38,24 +38,27 @@ from wallaroo.api.computations import (
     state_computation,
     state_computation_multi,
 )
-from wallaroo.api.configs import TCPSinkConfig, TCPSourceConfig
-from wallaroo.api.connectors import sink_connector, source_connector
 from wallaroo.api.durations import hours, microseconds, milliseconds, minutes, nanoseconds, seconds
-from wallaroo.api.generators import GenSourceConfig
-from wallaroo.api.kafka import (
+from wallaroo.api.partitions import key_extractor, partition
+from wallaroo.api.pipelines import Pipeline, build_application, source
+from wallaroo.api.serialization import deserialize, serialize
+from wallaroo.api.upcoming import (
+    Aggregation,
     CustomKafkaSinkCLIParser,
     CustomKafkaSourceCLIParser,
     DefaultKafkaSinkCLIParser,
     DefaultKafkaSourceCLIParser,
     KafkaSinkConfig,
     KafkaSourceConfig,
+    count_windows,
     kafka_parse_sink_options,
     kafka_parse_source_options,
+    range_windows,
+    sink_connector,
+    source_connector,
 )
-from wallaroo.api.partitions import key_extractor, partition
-from wallaroo.api.pipelines import Pipeline, build_application, source
-from wallaroo.api.serialization import deserialize, serialize
-from wallaroo.api.windows import Aggregation, count_windows, range_windows
+from wallaroo.connectors.generator.config import GenSourceConfig
+from wallaroo.connectors.tcp.config import TCPSinkConfig, TCPSourceConfig
 from wallaroo.errors import WallarooError, WallarooParameterError
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import traceback
 from pathlib import Path
 
-from wallaroo import python2
+from wallaroo import python2_hints
 
 _OUR_OWN_CODE = str(Path(__file__).parent)
 
@@ -62,5 +62,5 @@ def users_traceback(error: BaseException) -> str:
     ]
     head = ["Traceback (most recent call last):\n", *traceback.format_list(frames)] if frames else []
     text = "".join([*head, *traceback.format_exception_only(error)]).rstrip()
-    hint = python2.hint(error)
+    hint = python2_hints.hint(error)
     return text if hint is None else f"{text}\n{hint}"

@@ -10,15 +10,16 @@ import importlib
 import operator
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from wallaroo.errors import ApplicationError, users_traceback
-from wallaroo.imports import make_importable, way_to_modules
-from wallaroo.topology.description import describe, differences
+from wallaroo.topology.fingerprint import describe, differences
 from wallaroo.topology.model import Application
 
 Setup = Callable[[list[str]], Any]
@@ -140,3 +141,58 @@ def _where(error: BaseException) -> str:
         return f"; the current folder there is {os.getcwd()}"  # noqa: PTH109 - has no links to resolve
     except FileNotFoundError:
         return "; there is no current folder there"
+
+
+def import_path() -> list[str]:
+    """Return the folders that modules are imported from, as absolute paths."""
+    return [os.path.abspath(entry or ".") for entry in sys.path]  # noqa: PTH100 - resolves no links
+
+
+def way_to_modules() -> dict[str, Any]:
+    """Return where the modules of this process come from, as JSON has it."""
+    return {"path": import_path(), "preferred": preferred()}
+
+
+def make_importable(way: Mapping[str, Any]) -> None:
+    """Make the modules importable here that are importable where `way` comes from.
+
+    Folders that are missing here are added, each in front of the one that it stands in front of there. Those that this
+    machine does not have do no harm.
+    """
+    place = len(sys.path)
+    for entry in reversed(way["path"]):
+        if entry in sys.path:
+            place = sys.path.index(entry)
+        else:
+            sys.path.insert(place, entry)
+    prefer(way["preferred"])
+
+
+@dataclass(frozen=True)
+class _Preferred(MetaPathFinder):
+    """Finds one module, or package, in one folder."""
+
+    name: str
+    folder: str
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if path is not None or fullname != self.name:
+            return None
+        spec = PathFinder.find_spec(fullname, [self.folder], target)
+        # A folder without code of its own may be any that happens to have this name: the module path decides.
+        return spec if spec is not None and spec.origin is not None else None
+
+
+def prefer(modules: Iterable[Sequence[str]]) -> None:
+    """Take modules, each a top-level name and its folder, from these folders before all others."""
+    for name, folder in modules:
+        finder = _Preferred(name, folder)
+        if finder not in sys.meta_path:
+            sys.meta_path.insert(0, finder)
+
+
+def preferred() -> list[tuple[str, str]]:
+    """Return the modules that are preferred in this process."""
+    return [(finder.name, finder.folder) for finder in sys.meta_path if isinstance(finder, _Preferred)]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from wallaroo.connectors.output_block import OutputBlock
-from wallaroo.connectors.tcp.confirmed import ConfirmedTcpSink
+from wallaroo.connectors.tcp.confirmed_sink import ConfirmedTcpSink
 
 from ..examples.readme import blocks  # noqa: TID252 - tests are not installed
 
-PAGE = (Path(__file__).parents[2] / "docs" / "sinks.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "sinks.md").read_text()
 PATIENCE = 60
 
 

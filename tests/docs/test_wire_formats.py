@@ -11,8 +11,8 @@ import pytest
 import wallaroo
 from wallaroo import testing
 from wallaroo.cli.framing import FRAMINGS
-from wallaroo.connectors.tcp.block_frames import ANSWER, HEADER
-from wallaroo.engine.counts import Counts
+from wallaroo.connectors.tcp.confirmed_sink import ANSWER, HEADER
+from wallaroo.engine.metrics import Counts
 from wallaroo.topology.model import REPLAYS
 
 from ..examples.readme import blocks  # noqa: TID252 - tests are not installed

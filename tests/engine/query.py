@@ -5,9 +5,9 @@ from itertools import pairwise
 
 from tests.engine.blocks import Blocks
 
-from wallaroo.engine.transport.shares import BLOCK
-from wallaroo.ingress.log_reader import LogReader
-from wallaroo.ingress.log_writer import LogWriter
+from wallaroo.engine.transport.chunks import BLOCK
+from wallaroo.ingress.log.reader import LogReader
+from wallaroo.ingress.log.writer import LogWriter
 from wallaroo.ingress.sequence import Range
 
 

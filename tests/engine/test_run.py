@@ -13,19 +13,19 @@ import pytest
 from tests.engine.delivery.told import Told
 from tests.ingress.conftest import TOKEN, Ingress
 
+from wallaroo.channels import dial
 from wallaroo.engine import run
+from wallaroo.engine.delivery.collector import Collector, Expected
 from wallaroo.engine.delivery.egress import Egress
-from wallaroo.engine.delivery.hand_ins import Expected, HandIns
 from wallaroo.engine.delivery.progress import ReportedProgress
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.run import Running, Stop
-from wallaroo.engine.transport.hand_in import HandIn
-from wallaroo.engine.transport.shares import BLOCK, Chunk, pack_share
+from wallaroo.engine.transport.chunks import BLOCK, Chunk, pack_share
+from wallaroo.engine.transport.task_channel import TaskChannel
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.sequence import unpack_block
 from wallaroo.ingress.sequencer import FRAME
-from wallaroo.peers import dial
 
 
 @pytest.fixture
@@ -45,11 +45,11 @@ def parts(make, tmp_path):
     plan = make.plan(make.pipeline("numbers", encoders=()))
     plan.sources = ["numbers"]
     commits = Commits(tmp_path / "commit", tmp_path / "states")
-    with closing(home), closing(HandIns(str(tmp_path / "socket"), "token", commits)) as hand_ins:
-        egress = Egress(plan, home, hand_ins, commits, Told([]), threading.Event(), print)
+    with closing(home), closing(Collector(str(tmp_path / "socket"), "token", commits)) as collector:
+        egress = Egress(plan, home, collector, commits, Told([]), threading.Event(), print)
         with closing(egress):
             egress.start()
-            yield SimpleNamespace(home=home, commits=commits, hand_ins=hand_ins, egress=egress)
+            yield SimpleNamespace(home=home, commits=commits, collector=collector, egress=egress)
 
 
 class Life:
@@ -57,7 +57,7 @@ class Life:
 
     def __init__(self, ingress, parts, attempt):
         start = parts.egress.begin(attempt, Expected(1, 1, lambda _: None))
-        self.driver = HandIn(parts.hand_ins.address, "token", attempt, -1, 0)
+        self.driver = TaskChannel(parts.collector.address, "token", attempt, -1, 0)
         self.ends = {}
         self._socket = dial(ingress.config.control_path)
         self._socket.settimeout(10)
@@ -114,7 +114,7 @@ def test_a_stop_ends_the_epoch_of_the_next_life_where_the_last_one_was_told(ingr
 
 def test_a_task_that_has_changed_much_has_the_ingress_end_the_epoch(ingress, parts):
     with closing(ReportedProgress(ingress.client)) as progress, closing(Life(ingress, parts, "one")) as life:
-        parts.hand_ins.on_enough_changed = progress.end_epoch_of
+        parts.collector.on_enough_changed = progress.end_epoch_of
         ingress.send([b"one"])
         life.compute_next()
         life.driver.enough_changed(0)
@@ -131,7 +131,7 @@ def test_a_run_leaves_what_all_its_parts_have_counted(ingress, parts):
         ingress.send([b"one", b"three"])
         while life.ends.get(0, 0) < 2:
             life.compute_next()
-        while parts.egress.counts.messages_in["numbers"] < 2:
+        while parts.egress.metrics.messages_in["numbers"] < 2:
             time.sleep(0.005)
     running.write_counts()
     found = json.loads(parts.home.counts.read_text())

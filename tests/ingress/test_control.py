@@ -19,7 +19,7 @@ from wallaroo.connectors.tcp.connection import READ_BYTES
 from wallaroo.engine.delivery.progress import ReportedProgress
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.log import LogReader
-from wallaroo.ingress.log_format import RECORD_SIZE, segment_starts
+from wallaroo.ingress.log.format import RECORD_SIZE, segment_starts
 
 from .conftest import stays_at
 

@@ -264,7 +264,7 @@ def test_the_process_ends_when_its_parent_dies(tmp_path, stands_still):
 def make_starting_decoder(note):
     """Return a decoder whose process starts another one, in a session of its own."""
 
-    class Starting:
+    class Startup:
         def header_length(self):
             return 4
 
@@ -276,7 +276,7 @@ def make_starting_decoder(note):
         def decode(self, payload):
             return payload
 
-    return Starting
+    return Startup
 
 
 def test_what_user_code_has_started_ends_with_the_process(make_ingress, tmp_path):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wallaroo.ingress import sequence
-from wallaroo.ingress.log_format import LogCorruptError
+from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.sequence import (
     Range,
     SequencedBlock,

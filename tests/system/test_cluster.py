@@ -9,7 +9,7 @@ import pytest
 
 from .cluster import Cluster
 from .harness import APPS, ingress_of, refuses, send, values_by_key
-from .test_going_on import Sequences, expected, received, size
+from .test_resume import Sequences, expected, received, size
 
 ANIMALS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay"]
 

@@ -47,16 +47,16 @@ def test_whenever_it_is_stopped_or_killed_nothing_is_left(machida, tmp_path):
 
 
 @pytest.mark.timeout(600)
-def test_a_killed_warden_is_a_killed_jvm(machida, tmp_path):
+def test_a_killed_guard_is_a_killed_jvm(machida, tmp_path):
     places = ["--in", "127.0.0.1:0", "--out", unused_address(), "--resilience-dir", tmp_path / "home"]
     run = machida("--application-module", "word_count", *places)
     run.wait_until(lambda: has_reached(run, "the first Python worker"), "the first Python worker")
-    (warden,) = [
+    (guard,) = [
         process
         for process in run.everything()
-        if "warden.py" in " ".join(process.cmdline()) and "wallaroo.ingress" not in process.cmdline()
+        if "process_guard.py" in " ".join(process.cmdline()) and "wallaroo.ingress" not in process.cmdline()
     ]
-    warden.kill()
+    guard.kill()
     run.wait_until_ready()
     run.stop()
     assert "Spark's process has ended unexpectedly: it was killed" in run.output

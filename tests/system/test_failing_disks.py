@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from wallaroo.ingress.log_format import segment_paths, segment_starts
+from wallaroo.ingress.log.format import segment_paths, segment_starts
 
 from .harness import machida_command, send
 from .small_disk import make_small_disk
-from .test_going_on import Sequences, expected, received, size
+from .test_resume import Sequences, expected, received, size
 
 
 @pytest.mark.timeout(600)

@@ -19,7 +19,7 @@ NEWCOMERS = 10
 EACH = 10
 
 
-class Watch(threading.Thread):
+class CallGuard(threading.Thread):
     """Looks at the log again and again, and remembers the most that it took on the disk."""
 
     def __init__(self, home):
@@ -61,7 +61,7 @@ def test_while_a_receiver_takes_nothing_disk_and_memory_are_bounded_and_nothing_
     command += ["--resilience-dir", home, "--worker-count", "2", "--max-log", "1MiB", "--max-message-size", "2kB"]
     run = machida(*command).wait_until_ready()
     address = run.address("Split and Count")
-    watch = Watch(home)
+    watch = CallGuard(home)
     watch.start()
     stream = b"".join(frame(WORDS[number % len(WORDS)]) for number in range(MESSAGES))
     with socket.create_connection(address, timeout=PATIENCE) as connection:

@@ -3,7 +3,7 @@
 import pytest
 
 from .harness import busy_workers, family, send, send_at_the_same_time
-from .test_going_on import Sequences, count_words_of_three_senders, expected, outcome, received, size, values_by_key
+from .test_resume import Sequences, count_words_of_three_senders, expected, outcome, received, size, values_by_key
 
 
 def more_messages(app, run, sent):

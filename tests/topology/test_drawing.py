@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wallaroo
-from wallaroo.connectors import kinds
-from wallaroo.topology.boxes import columns
-from wallaroo.topology.drawing import draw
+from wallaroo.connectors import registry
+from wallaroo.topology.drawing import columns, draw
 from wallaroo.topology.model import Application, Computation, KeyBy, Pipeline, State, StateComputation
 
 PROJECT = Path(__file__).parents[2]
@@ -170,7 +169,7 @@ def test_every_kind_of_source_says_what_is_in_its_box(monkeypatch):
         def shown(self, config):
             return [config.place]
 
-    monkeypatch.setattr(kinds, "SOURCES", [*kinds.SOURCES, TideKind()])
+    monkeypatch.setattr(registry, "SOURCES", [*registry.SOURCES, TideKind()])
     generated = wallaroo.GenSourceConfig(named("numbers", wallaroo.computation("n")))
     text = drawn(Pipeline("p", Tide(), (), ()), Pipeline("q", generated, (), ()))
     assert "│ Tide of Cuxhaven ├" in text

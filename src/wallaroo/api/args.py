@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from wallaroo.addresses import port_number
 from wallaroo.errors import WallarooParameterError
-from wallaroo.topology.addresses import port_number
-from wallaroo.topology.inspection import a_kind_of
+from wallaroo.introspection import a_kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

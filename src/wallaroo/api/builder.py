@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from wallaroo.introspection import MISSING, label
 from wallaroo.topology.assemble import assemble
-from wallaroo.topology.inspection import MISSING, label
 
 if TYPE_CHECKING:
     from wallaroo.topology.model import Application

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from wallaroo.api.decorated import Decorated, P, R, function_name
 from wallaroo.errors import WallarooParameterError
-from wallaroo.topology.inspection import a_kind_of
+from wallaroo.introspection import a_kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

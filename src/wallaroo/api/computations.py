@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from wallaroo.api.decorated import Decorated, P, R, function_name
 from wallaroo.errors import WallarooParameterError
-from wallaroo.topology.inspection import MISSING, a_kind_of, label
+from wallaroo.introspection import MISSING, a_kind_of, label
 from wallaroo.topology.validate import state_mistakes
 
 if TYPE_CHECKING:

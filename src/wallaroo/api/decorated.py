@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar
 
 from wallaroo.errors import WallarooParameterError
-from wallaroo.topology.inspection import a_kind_of, accepts, call_text
+from wallaroo.introspection import a_kind_of, accepts, call_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

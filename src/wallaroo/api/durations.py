@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from wallaroo.errors import WallarooParameterError
-from wallaroo.topology.inspection import a_kind_of
+from wallaroo.introspection import a_kind_of
 
 
 def nanoseconds(n: float) -> int:

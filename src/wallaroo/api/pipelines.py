@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from wallaroo.introspection import MISSING, a_kind_of
 from wallaroo.topology.assemble import assemble_lines
-from wallaroo.topology.inspection import MISSING, a_kind_of
-from wallaroo.topology.lines import Declaration, Line
+from wallaroo.topology.branches import Declaration, Line
 
 if TYPE_CHECKING:
     from wallaroo.topology.model import Application

@@ -17,16 +17,21 @@ import click
 
 from wallaroo._version import __version__
 from wallaroo.cli import loading
-from wallaroo.cli.drawn import show_drawing
-from wallaroo.cli.durations import time_between_commits
 from wallaroo.cli.exit_codes import EXIT_CODES, exit_codes_help
-from wallaroo.cli.limits import limit_options, limits_from
-from wallaroo.cli.on_error import policy
-from wallaroo.cli.original_flags import MEANINGLESS, acknowledged, original_flags
-from wallaroo.cli.screen import plain_errors, say
-from wallaroo.cli.spark_words import master_url, setting
-from wallaroo.engine.delivery.on_error import OnError
-from wallaroo.engine.spark.packages import check_packages
+from wallaroo.cli.options import (
+    MEANINGLESS,
+    acknowledged,
+    limit_options,
+    limits_from,
+    master_url,
+    original_flags,
+    policy,
+    setting,
+    time_between_commits,
+)
+from wallaroo.cli.screen import plain_errors, say, show_drawing
+from wallaroo.engine.delivery.error_policy import OnError
+from wallaroo.engine.spark.preflight import check_packages
 from wallaroo.program import Program, Setup, refuse_to_run_while_imported
 
 if TYPE_CHECKING:

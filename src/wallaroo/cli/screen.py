@@ -6,6 +6,8 @@ that a command that shows nothing starts quickly.
 
 from __future__ import annotations
 
+import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +17,8 @@ from typing import NoReturn
 import click
 
 from wallaroo.errors import WallarooError
+from wallaroo.topology.drawing import draw
+from wallaroo.topology.model import Application
 
 _REFRESH_SECONDS = 0.1
 
@@ -100,3 +104,40 @@ def progress_bar(
                 progress.update(task, completed=done, status=status)
 
         yield show
+
+
+_NARROWEST, _WIDEST = 60, 100
+_LINES = re.compile("[─═│╭╮╰╯├╞┬╤╕╘▶]+")
+_WITHOUT_UNICODE = str.maketrans("─═│╭╮╰╯├╞┬╤╕╘▶⇉◆◇○—", "-=|++++++++++>>*.o-")
+
+
+def show_drawing(application: Application) -> None:
+    """Print a drawing of the application, and an empty line after it."""
+    width = shutil.get_terminal_size((_WIDEST, 0)).columns
+    drawing = draw(application, min(max(width, _NARROWEST), _WIDEST))
+    click.echo(coloured(in_encoding(drawing, sys.stdout.encoding or "utf-8")) + "\n")
+
+
+def in_encoding(drawing: str, encoding: str) -> str:
+    """Return a drawing in characters that an encoding has.
+
+    >>> in_encoding("│ split ╞══▶│ café │", "ascii"), in_encoding("│ café │", "utf-8")
+    ('| split +==>| caf? |', '│ café │')
+    """
+    try:
+        drawing.encode(encoding)
+    except UnicodeEncodeError:
+        return drawing.translate(_WITHOUT_UNICODE).encode(encoding, "replace").decode(encoding)
+    return drawing
+
+
+def coloured(drawing: str) -> str:
+    """Return a drawing with its names in bold and its lines stepping back behind the text."""
+    lines = drawing.split("\n")
+    shown = []
+    for before, line in zip(["", *lines], lines, strict=False):
+        if not before and not line.startswith("◆"):
+            shown.append(click.style(line, bold=True) if line else line)
+        else:
+            shown.append(_LINES.sub(lambda found: click.style(found[0], dim=True), line))
+    return "\n".join(shown)

@@ -27,7 +27,7 @@ class _CommandsOnDemand(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
-        command = import_module(f"wallaroo.cli.{cmd_name.replace('-', '_')}").command
+        command = import_module(f"wallaroo.cli.commands.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         command.name = cmd_name
         return command

@@ -12,23 +12,21 @@ are asked for a position, they stay there, and only their order is kept (`Ranged
 
 from __future__ import annotations
 
-import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from wallaroo.connectors.output_block import OutputBlock
+from wallaroo.notices import Notice
 
 if TYPE_CHECKING:
     import threading
     from pathlib import Path
 
     from wallaroo.ingress.limits import Limits
-    from wallaroo.ingress.unfinished import Unfinished
+    from wallaroo.ingress.partial_frames import PartialFrames
 
-Notice = Callable[[str], None]
-"""Tells a person, in one line, what is going on."""
 
 Piece = tuple[int, list[bytes]]
 """The position of a message, and the payloads from it on."""
@@ -99,7 +97,7 @@ class IntakeContext:
     """What the intakes of all sources share."""
 
     limits: Limits
-    unfinished: Unfinished
+    unfinished: PartialFrames
     """For those who put messages together from pieces: the memory that these may take."""
     notice: Notice
 
@@ -260,13 +258,3 @@ class SinkKind(ABC):
     @abstractmethod
     def connection(self, config: Any, context: SinkContext) -> SinkConnection:
         """Return what delivers to the sink."""
-
-
-def never_failing(notice: Notice) -> Notice:
-    """Return `notice` so that it never raises: nothing stops because nobody is there to read."""
-
-    def tell(text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            notice(text)
-
-    return tell

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wallaroo.engine.delivery.on_error import OnError
+from wallaroo.engine.delivery.error_policy import OnError
 from wallaroo.engine.spark.session import SparkOptions
 from wallaroo.ingress.limits import Limits
 

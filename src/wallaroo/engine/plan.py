@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypedDict
 
-from wallaroo.connectors.kinds import source_kind_called
+from wallaroo.connectors.registry import source_kind_called
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.program import Program
+from wallaroo.protocols import SinkConfig, SourceConfig
 from wallaroo.topology.levels import state_levels
-from wallaroo.topology.model import Application, Pipeline, SinkConfig, SourceConfig, StateComputation
+from wallaroo.topology.model import Application, Pipeline, StateComputation
 
 
 @dataclass(frozen=True)

@@ -10,19 +10,20 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from wallaroo.connectors.base import Notice, StoppedError, never_failing
-from wallaroo.engine.comeback import Comeback
-from wallaroo.engine.counts import Snapshot
+from wallaroo.connectors.base import StoppedError
 from wallaroo.engine.directory.home import Home, default_home
-from wallaroo.engine.directory.plain_names import refuse_if_not_plain
 from wallaroo.engine.directory.run_folder import temporary_folder
+from wallaroo.engine.directory.safe_paths import refuse_if_not_plain
 from wallaroo.engine.failure import Failure
+from wallaroo.engine.metrics import Snapshot
 from wallaroo.engine.options import RunOptions
-from wallaroo.engine.spark.failures import cannot_go_on, failure_of_start, told_plainly
+from wallaroo.engine.restart_policy import RestartPolicy
+from wallaroo.engine.spark.error_messages import cannot_go_on, failure_of_start, translate_spark_errors
 from wallaroo.engine.spark.preflight import check_before_start
-from wallaroo.engine.starting import Parts, Starting
+from wallaroo.engine.startup import Parts, Startup
 from wallaroo.files import write_atomically
 from wallaroo.ingress.client import IngressAwayError
+from wallaroo.notices import Notice, never_failing
 from wallaroo.program import Program
 from wallaroo.topology.model import Application
 
@@ -61,10 +62,10 @@ class Run:
         check_before_start(self.application.pipelines, self.options.spark)
         if not self.options.spark.local:
             refuse_if_not_plain(self.home.path)
-        with contextlib.ExitStack() as cleanup, told_plainly(self.home):
-            comeback = Comeback(self.home, self._folders_written(), stop.requested, self._warn)
+        with contextlib.ExitStack() as cleanup, translate_spark_errors(self.home):
+            comeback = RestartPolicy(self.home, self._folders_written(), stop.requested, self._warn)
             stopping = threading.Event()
-            starting = Starting(
+            starting = Startup(
                 self.application, self.program, self.options, self.home, cleanup, stopping, self._say, self._warn
             )
             parts = starting.open()
@@ -80,7 +81,7 @@ class Run:
                 stopping.set()
                 running.finish(stop)
             running.raise_failure()
-        counts = parts.egress.counts
+        counts = parts.egress.metrics
         self._say(f"Stopped: {counts.messages_out:,} messages sent, {counts.errors:,} dead letters in this run.")
 
     def _folders_written(self) -> list[Path]:
@@ -92,7 +93,7 @@ class Run:
 class Running:
     """An application that runs: looked after until it is stopped."""
 
-    def __init__(self, home: Home, parts: Parts, comeback: Comeback, warn: Notice) -> None:
+    def __init__(self, home: Home, parts: Parts, comeback: RestartPolicy, warn: Notice) -> None:
         self._home = home
         self._commits, self._ingress, self._egress, self._deaths, self._processing = parts
         self._comeback = comeback
@@ -105,7 +106,7 @@ class Running:
 
         Then classes are loaded and workers started, and the first change of epochs takes no longer than others.
         """
-        counts = self._egress.counts
+        counts = self._egress.metrics
         self._ingress.tick()
         self._wait_until(lambda: counts.blocks > 0)
         while not counts.commits:
@@ -129,7 +130,7 @@ class Running:
             if isinstance(self._egress.failure, StoppedError):
                 return False
             raise self._egress.failure
-        self._comeback.progress(self._egress.counts.blocks)
+        self._comeback.progress(self._egress.metrics.blocks)
         if self._processing.is_active():
             if (held_up := self._egress.held_up) is not None:
                 self._comeback.hold_up(str(held_up))
@@ -140,10 +141,10 @@ class Running:
     def _comes_back(self, failure: Failure) -> bool:
         """Start the query again from the last commit, when it may; return false where the run is to stop instead."""
         learned = self._processing.learned
-        while self._comeback.wait(failure, self._egress.counts.blocks, self._deaths.fatal_calls(), learned=learned):
+        while self._comeback.wait(failure, self._egress.metrics.blocks, self._deaths.fatal_calls(), learned=learned):
             learned = False
             try:
-                self._egress.counts.restarted()
+                self._egress.metrics.restarted()
                 self._processing.start_again()
                 # A block without messages shows that all is well again, also where no message comes.
                 self._ingress.tick()
@@ -185,7 +186,7 @@ class Running:
             sources = self._ingress.status(within=_STATUS_SECONDS)
         except IngressAwayError:
             sources = {}
-        return self._egress.counts.snapshot(sources, self._commits.state_sizes(), self._commits.state_bytes())
+        return self._egress.metrics.snapshot(sources, self._commits.state_sizes(), self._commits.state_bytes())
 
     def write_counts(self) -> None:
         """Leave in the directory what has been counted; where the disk does not take it, it is not missed."""

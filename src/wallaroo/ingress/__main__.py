@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from wallaroo.errors import DirectoryError, WallarooError
 from wallaroo.ingress.config import load_config
 from wallaroo.ingress.control import ControlChannel
-from wallaroo.ingress.for_workers import ForWorkers
-from wallaroo.ingress.open_files import allow_many_files, connections_within
+from wallaroo.ingress.limits import allow_many_files, connections_within
 from wallaroo.ingress.server import IngressServer
-from wallaroo.warden import end_with_parent
+from wallaroo.ingress.worker_server import WorkerServer
+from wallaroo.process_guard import end_with_parent
 
 if TYPE_CHECKING:
     from wallaroo.ingress.config import IngressConfig
@@ -93,7 +93,7 @@ async def _wait_for_workers(config: IngressConfig, server: IngressServer, opened
     if not config.workers_host:
         return 0
     logs = {source.name: source.log_directory for source in config.sources}
-    workers = ForWorkers(server.sequencer, logs, config.token)
+    workers = WorkerServer(server.sequencer, logs, config.token)
     opened.callback(workers.close)
     return await workers.start(config.workers_host, config.workers_port)
 

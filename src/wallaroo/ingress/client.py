@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
+from wallaroo.backoff import Backoff
 from wallaroo.errors import WallarooError
 
 if TYPE_CHECKING:
@@ -88,18 +89,17 @@ class IngressClient:
         """Send a request and return its answer. All requests may be repeated, so a lost one is."""
         line = json.dumps({**request, "token": self._token}).encode() + b"\n"
         deadline = time.monotonic() + (self._patience if within is None else within)
-        pause = 0.05
+        backoff = Backoff(0.05, longest=1.0)
         while True:
             try:
                 return self._ask_once(line, _ANSWER_SECONDS if within is None else within)
             except (OSError, ValueError) as error:
-                if time.monotonic() + pause > deadline:
+                if time.monotonic() + backoff.pause > deadline:
                     raise IngressAwayError(
                         f"The process that accepts connections does not answer on {self._control_path} "
                         f"({error}). It is not running, or it belongs to another start of the application."
                     ) from error
-            time.sleep(pause)
-            pause = min(2 * pause, 1.0)
+            time.sleep(backoff.next())
 
     def _ask_once(self, line: bytes, seconds: float) -> dict[str, Any]:
         connection = self._connection()

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, BinaryIO
 
-from wallaroo.connectors.kinds import source_kind
+from wallaroo.connectors.registry import source_kind
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import SEGMENT_BYTES
 from wallaroo.program import Instructions, build
-from wallaroo.topology.model import SourceConfig
+from wallaroo.protocols import SourceConfig
 
 EPOCH_SECONDS = 60.0
 
@@ -59,7 +59,7 @@ class IngressConfig:
     epoch_seconds: float = EPOCH_SECONDS
     """The longest time between two commits."""
     workers_host: str = ""
-    """Where workers on other machines are waited for (`wallaroo.ingress.for_workers`); nowhere, if it is empty."""
+    """Where workers on other machines are waited for (`wallaroo.ingress.worker_server`); nowhere, if it is empty."""
     workers_port: int = 0
     segment_bytes: int = SEGMENT_BYTES
     program: Instructions | None = None

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import wallaroo.errors
-from wallaroo import wards
+from wallaroo import guarded_process
+from wallaroo.backoff import Backoff
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.config import IngressConfig, dump_config
 
@@ -40,7 +41,7 @@ class IngressProcess:
         self._lock = lock
         self._on_notice = on_notice or _ignore
         self._child: subprocess.Popen[bytes] | None = None
-        """Its warden: user code runs in the process, too, and may start others."""
+        """Its guard: user code runs in the process, too, and may start others."""
         self._pid: int | None = None
         self._stopping = threading.Event()
         self._starting = threading.Lock()
@@ -84,7 +85,7 @@ class IngressProcess:
             with suppress(OSError, ValueError, subprocess.TimeoutExpired):
                 _say_stop(child)
                 child.wait(timeout)
-        wards.end(child)
+        guarded_process.end(child)
         if self._supervisor is not None and self._supervisor is not threading.current_thread():
             self._supervisor.join()
         _close_pipes(child)
@@ -94,7 +95,7 @@ class IngressProcess:
             if self._stopping.is_set():
                 raise WallarooError("The process that accepts connections is being stopped.")
             self._pid = None
-            child = self._child = wards.start(
+            child = self._child = guarded_process.start(
                 # Without -P a file in the working directory could take the place of a standard module.
                 [sys.executable, "-P", "-m", "wallaroo.ingress"],
                 self._lock,
@@ -110,7 +111,7 @@ class IngressProcess:
         except BrokenPipeError:
             line = None
         except BaseException:
-            wards.end(child)
+            guarded_process.end(child)
             _close_pipes(child)
             raise
         if line is not None and "ready" in line:
@@ -140,7 +141,7 @@ class IngressProcess:
         return None
 
     def _supervise(self) -> None:
-        pause = _FIRST_PAUSE
+        backoff = Backoff(_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         while (child := self._child) is not None:
             started = time.monotonic()
             while self._next_line(child) is not None:
@@ -154,16 +155,15 @@ class IngressProcess:
                 f"accepted is kept, and senders can connect again in a moment."
             )
             if time.monotonic() - started > _STEADY_SECONDS:
-                pause = _FIRST_PAUSE
-            pause = self._restart(pause)
+                backoff.reset()
+            self._restart(backoff)
             if self._stopping.is_set():
                 return
 
-    def _restart(self, pause: float) -> float:
-        """Try to start the process until it runs; return how long to wait should it die again at once."""
+    def _restart(self, backoff: Backoff) -> None:
+        """Try to start the process until it runs."""
         told = False
-        while not self._stopping.wait(pause):
-            pause = min(2 * pause, _LONGEST_PAUSE)
+        while not self._stopping.wait(backoff.next()):
             try:
                 self._start_child()
             except (WallarooError, OSError) as error:
@@ -174,7 +174,6 @@ class IngressProcess:
                 if told:
                     self._on_notice("The process that accepts connections runs again.")
                 break
-        return pause
 
 
 def _say_stop(child: subprocess.Popen[bytes]) -> None:

@@ -22,8 +22,8 @@ from typing import NamedTuple
 from zlib import crc32
 
 from wallaroo.files import write_atomically
-from wallaroo.ingress.log_format import DIRECTORY_MODE, FILE_MODE, LogCorruptError, sync_directory
-from wallaroo.ingress.log_writer import UnsyncedFiles
+from wallaroo.ingress.log.format import DIRECTORY_MODE, FILE_MODE, LogCorruptError, sync_directory
+from wallaroo.ingress.log.writer import UnsyncedFiles
 
 SEGMENT_BYTES = 1 << 20
 _SUFFIX = ".sequence"

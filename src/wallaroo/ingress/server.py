@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.connectors.base import IntakeContext, LoggedKind, RangedKind
-from wallaroo.connectors.kinds import source_kind_called
-from wallaroo.ingress.announced import AnnouncedSource
-from wallaroo.ingress.log_format import LogCorruptError
-from wallaroo.ingress.logged import LoggedSource
+from wallaroo.connectors.registry import source_kind_called
+from wallaroo.ingress.log.format import LogCorruptError
+from wallaroo.ingress.logged_source import LoggedSource
+from wallaroo.ingress.partial_frames import PartialFrames
+from wallaroo.ingress.ranged_source import RangedSource
 from wallaroo.ingress.sequence import SequenceWriter
 from wallaroo.ingress.sequencer import BLOCK_BYTES, EPOCH_BYTES, Sequencer
 from wallaroo.ingress.source import Source, SourceStatus
-from wallaroo.ingress.telling import Spell
-from wallaroo.ingress.unfinished import Unfinished
+from wallaroo.notices import DebouncedNotice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +36,8 @@ class IngressServer:
         self._syncing: list[asyncio.Task[None]] = []
         self._notice = on_notice
         self._drained: asyncio.Task[None] | None = None
-        self._unfinished = Unfinished(config.limits.max_unfinished, on_notice)
-        self._cannot_accept = Spell(on_notice)
+        self._unfinished = PartialFrames(config.limits.max_unfinished, on_notice)
+        self._cannot_accept = DebouncedNotice(on_notice)
         self._numbers: dict[str, int] = {}
         context = IntakeContext(config.limits, self._unfinished, on_notice)
         with ExitStack() as opened:
@@ -51,7 +51,7 @@ class IngressServer:
     def _open(self, endpoint: SourceEndpoint, context: IntakeContext) -> Source:
         kind = source_kind_called(endpoint.kind)
         if isinstance(kind, RangedKind):
-            return AnnouncedSource(kind, endpoint, context, self._added)
+            return RangedSource(kind, endpoint, context, self._added)
         assert isinstance(kind, LoggedKind)
         return LoggedSource(kind, endpoint, context, self._added, self._config.segment_bytes)
 
@@ -82,7 +82,7 @@ class IngressServer:
     def _count_sequenced(self, sequence: SequenceWriter) -> None:
         """Tell the sources that have no log how much of theirs is in the sequence, and may not be processed."""
         named = ((number, self.sources.get(name)) for number, name in enumerate(sequence.names))
-        sources = {number: source for number, source in named if isinstance(source, AnnouncedSource)}
+        sources = {number: source for number, source in named if isinstance(source, RangedSource)}
         if not sources:
             return
         with suppress(LogCorruptError):  # Whoever needs a block that is damaged is told so.

@@ -13,13 +13,14 @@ from wallaroo.engine.plan import Layout, Plan
 from wallaroo.engine.stages.outbox import AT_HAND, Outbox
 from wallaroo.engine.stages.state_store import MemoryStores
 from wallaroo.engine.stages.worker import Worker
-from wallaroo.engine.transport.letters import Letter, Place, load_records
-from wallaroo.engine.transport.shares import DEAD_LETTERS
-from wallaroo.engine.transport.shipping import own_serializers
+from wallaroo.engine.transport.chunks import DEAD_LETTERS
+from wallaroo.engine.transport.dead_letter_record import Letter, Place, load_records
+from wallaroo.engine.transport.plan_file import own_serializers
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.sequence import Range, SequencedBlock
+from wallaroo.protocols import Decoder, Encoder
 from wallaroo.topology.levels import state_levels
-from wallaroo.topology.model import Application, Decoder, Encoder, Pipeline
+from wallaroo.topology.model import Application, Pipeline
 
 _ONLY_BUCKET = 0
 _ANY_ADDRESSES = ("--in", "127.0.0.1:7010,127.0.0.1:7011,127.0.0.1:7012", "--out", "127.0.0.1:7002,127.0.0.1:7003")

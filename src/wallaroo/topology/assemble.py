@@ -6,21 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.errors import WallarooParameterError
+from wallaroo.introspection import MISSING, instance_of, label
 from wallaroo.topology import validate
-from wallaroo.topology.endpoints import listening_mistakes, sink_list_mistakes, sink_mistakes, source_mistakes
-from wallaroo.topology.inspection import MISSING, label
+from wallaroo.topology.branches import SINK_METHODS, Line, one_line_for_each_source
 from wallaroo.topology.levels import order_mistakes
-from wallaroo.topology.lines import SINK_METHODS, Line, one_line_for_each_source
-from wallaroo.topology.model import (
-    Application,
-    Computation,
-    KeyBy,
-    Pipeline,
-    State,
-    StateComputation,
-    Step,
-    instance_of,
-)
+from wallaroo.topology.model import Application, Computation, KeyBy, Pipeline, State, StateComputation, Step
+from wallaroo.topology.validate_endpoints import listening_mistakes, sink_list_mistakes, sink_mistakes, source_mistakes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

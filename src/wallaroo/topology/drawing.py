@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
-from wallaroo.connectors.kinds import sink_kind, source_kind
-from wallaroo.topology.boxes import Block, box, chained, fan, wrapped
+from wallaroo.connectors.registry import sink_kind, source_kind
 from wallaroo.topology.model import Application, KeyBy, Pipeline, State, StateComputation, Step
 
 _MARGIN = "  "
@@ -116,3 +118,162 @@ def _extent(state: State) -> str:
     if state.keys is None:
         return "by key (any key)"
     return f"by key ({len(state.keys):,} {'key' if len(state.keys) == 1 else 'keys'})"
+
+
+_WIDEST_TEXT = 28
+
+
+@dataclass(frozen=True)
+class Block:
+    """Lines of one width. The line from the block before comes in at the second of them, and the next goes out there.
+
+    `entry` ends the line that comes in; `many` makes the line that goes out a double one.
+    """
+
+    lines: tuple[str, ...]
+    entry: str = "▶"
+    many: bool = False
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return columns(self.lines[0])
+
+
+def columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes.
+
+    >>> columns("word"), columns("単語"), columns("e\u0301")
+    (4, 4, 1)
+    """
+    return sum(
+        0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text
+    )
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return the words of a text in lines of at most `width` columns; longer words are cut.
+
+    >>> wrapped("split into words", 10), wrapped("unpronounceable", 8)
+    (['split into', 'words'], ['unpronou', 'nceable'])
+    """
+    lines = [""]
+    for word in _shown(text).split():
+        for piece in _pieces(word, width):
+            longer = f"{lines[-1]} {piece}" if lines[-1] else piece
+            if columns(longer) <= width:
+                lines[-1] = longer
+            else:
+                lines.append(piece)
+    return lines
+
+
+def _shown(text: str) -> str:
+    """Return the text with a mark in place of what would move the cursor or show nothing."""
+    return "".join(each if each.isprintable() or each.isspace() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+def _pieces(word: str, width: int) -> Iterator[str]:
+    piece = ""
+    for each in word:
+        if piece and columns(piece + each) > width:
+            yield piece
+            piece = ""
+        piece += each
+    yield piece
+
+
+def box(texts: Iterable[str], *, last: bool = False, many: bool = False) -> Block:
+    r"""Return texts in a box; all but the `last` box of a line have a way out of it.
+
+    >>> print(*box(["Count Word", "by key"]).lines, sep="\n")
+    ╭────────────╮
+    │ Count Word ├
+    │ by key     │
+    ╰────────────╯
+    """
+    lines = [line for text in texts for line in wrapped(text, _WIDEST_TEXT)]
+    inner = max(map(columns, lines))
+    way_out = "│" if last else "╞" if many else "├"
+    sides = [way_out, *"│" * (len(lines) - 1)]
+    middle = [f"│ {_filled(line, inner)} {side}" for line, side in zip(lines, sides, strict=True)]
+    edge = "─" * (inner + 2)
+    return Block((f"╭{edge}╮", *middle, f"╰{edge}╯"), many=many)
+
+
+def fan(blocks: Sequence[Block], *, many: bool = False) -> Block:
+    """Return blocks below each other, all of which the line that comes in (double if `many`) leads to."""
+    lines = []
+    last = len(blocks) - 1
+    width = max(block.width for block in blocks)
+    for number, block in enumerate(blocks):
+        branch = "╰" if number == last else "├" if number else "╤" if many else "┬"
+        above, below = " │"[number > 0], " │"[number < last]
+        stems = [f"{above}   ", f"{branch}──{block.entry}", *[f"{below}   "] * (len(block.lines) - 2)]
+        lines += [stem + _filled(line, width) for stem, line in zip(stems, block.lines, strict=True)]
+    return Block(tuple(lines), entry="")
+
+
+def chained(blocks: Sequence[Block], width: int) -> list[str]:
+    r"""Return blocks from left to right, joined by lines; where `width` is used up, they go on below.
+
+    >>> print(*chained([box(["one"]), box(["two"]), box(["three"], last=True)], 24), sep="\n")
+    ╭─────╮   ╭─────╮
+    │ one ├──▶│ two ├──╮
+    ╰─────╯   ╰─────╯  │
+    ╭──────────────────╯
+    │   ╭───────╮
+    ╰──▶│ three │
+        ╰───────╯
+    """
+    *rows, last = _rows(blocks, width)
+    lines: list[str] = []
+    before: Block | None = None
+    for row in rows:
+        height = max(len(block.lines) for block in row)
+        turn = ["", "══╕" if row[-1].many else "──╮", *["  │"] * (height - 2)]
+        drawn = _beside([*_joined(row, before), turn])
+        lines += [*drawn, "╭" + "─" * (columns(drawn[1]) - 2) + "╯"]
+        before = row[-1]
+    return lines + _beside(_joined(last, before))
+
+
+def _joined(row: Sequence[Block], before: Block | None) -> list[Sequence[str]]:
+    """Return the blocks of a row with the lines between them, and the line from the row before."""
+    parts: list[Sequence[str]] = []
+    if before is not None:
+        corner = "╘══" if before.many else "╰──"
+        parts += [["│", corner + row[0].entry]]
+    parts += [row[0].lines]
+    for one, other in pairwise(row):
+        parts += [["", ("══" if one.many else "──") + other.entry], other.lines]
+    return parts
+
+
+def _rows(blocks: Sequence[Block], width: int) -> Iterator[list[Block]]:
+    """Yield as many blocks at a time as fit into a row."""
+    row = [blocks[0]]
+    used = blocks[0].width
+    for number, block in enumerate(blocks[1:], start=2):
+        joined = 2 + columns(block.entry) + block.width
+        # All but the last may have to turn to the next row.
+        turn = 0 if number == len(blocks) else 3
+        if used + joined + turn > width:
+            yield row
+            row, used = [], 1
+        row.append(block)
+        used += joined
+    yield row
+
+
+def _beside(parts: Sequence[Sequence[str]]) -> list[str]:
+    height = max(map(len, parts))
+    filled = []
+    for part in parts:
+        width = max(map(columns, part))
+        filled.append([_filled(line, width) for line in part] + [" " * width] * (height - len(part)))
+    return ["".join(pieces).rstrip() for pieces in zip(*filled, strict=True)]
+
+
+def _filled(text: str, width: int) -> str:
+    return text + " " * (width - columns(text))

@@ -7,56 +7,15 @@ turned into a plain callable by `bind` and `make` where it is run: a class is in
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
+
+from wallaroo.introspection import instance_of
+from wallaroo.protocols import SinkConfig, SourceConfig
 
 REPLAYS = "(replayed dead letters)"
 """The source that every application has besides those of its pipelines, which may not have its name."""
-
-
-class Decoder(Protocol):
-    """Turns the bytes of a source into messages, and says how they are framed."""
-
-    def header_length(self) -> int:
-        """Return the number of bytes in front of each payload."""
-
-    def payload_length(self, bs: bytes) -> int:
-        """Return the number of payload bytes that follow the header `bs`."""
-
-    def decode(self, bs: bytes) -> Any:
-        """Return the message in the payload `bs`, or None to drop it."""
-
-
-class Encoder(Protocol):
-    """Turns an output into what a sink takes."""
-
-    def encode(self, data: Any) -> Any:
-        """Return the bytes to send for `data`, or None to send nothing."""
-
-
-class SourceConfig(Protocol):
-    """Where a pipeline's messages come from."""
-
-    decoder: Decoder
-
-
-class SinkConfig(Protocol):
-    """Where a pipeline's outputs go."""
-
-    encoder: Encoder
-
-
-def instance_of(target: Any) -> Any:
-    """Return `target` itself, or an instance of it where it is a class.
-
-    >>> instance_of(dict)
-    {}
-    >>> instance_of("already an object")
-    'already an object'
-    """
-    return target() if inspect.isclass(target) else target
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.topology.inspection import MISSING, a_kind_of, accepts, call_text, label
+from wallaroo.introspection import MISSING, a_kind_of, accepts, call_text, label, making_mistakes
 from wallaroo.topology.model import REPLAYS, KeyBy
 
 if TYPE_CHECKING:
@@ -67,14 +67,6 @@ def name_mistakes(name: Any, what: str) -> Iterator[str]:
         yield f"{what} must be a string; got {a_kind_of(name)}"
     elif not name:
         yield f"{what} is empty: give it a name"
-
-
-def making_mistakes(target: Any) -> Iterator[str]:
-    """Check that a class, where one is given instead of an object, can be made into one without arguments."""
-    if inspect.isclass(target) and not accepts(target, 0):
-        name = target.__name__
-        made = call_text(target, name)
-        yield f"{name} cannot be made without arguments: give an object, {made}, not the class"
 
 
 def computation_mistakes(computation: Any, shown: str, *, stateful: bool, chained: bool = False) -> Iterator[str]:

@@ -358,7 +358,7 @@ class TestTelling:
             lose_one()
         told = [sink.notices.get(timeout=PATIENCE), sink.notices.get(timeout=PATIENCE)]
         assert sink.notices.empty()
-        monkeypatch.setattr("wallaroo.connectors.troubles._TELL_AGAIN_SECONDS", 0)
+        monkeypatch.setattr("wallaroo.notices._TELL_AGAIN_SECONDS", 0)
         lose_one()
         again = [sink.notices.get(timeout=PATIENCE), sink.notices.get(timeout=PATIENCE)]
         assert again == [f"{told[0]} (3 more times since this was last told.)", told[1]]

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pytest
 from tests.engine.delivery.told import Told
 
+from wallaroo.engine.delivery.collector import Collector, Epoch, Expected
 from wallaroo.engine.delivery.egress import Egress
-from wallaroo.engine.delivery.hand_ins import Epoch, Expected, HandIns
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.stages.state_store import Place, StoredHead
-from wallaroo.engine.transport.hand_in import HandIn
-from wallaroo.engine.transport.letters import dump_records
-from wallaroo.engine.transport.shares import BLOCK, DEAD_LETTERS, PRINTED, Chunk, pack_share
+from wallaroo.engine.state_heads import Place, StoredHead
+from wallaroo.engine.transport.chunks import BLOCK, DEAD_LETTERS, PRINTED, Chunk, pack_share
+from wallaroo.engine.transport.dead_letter_record import dump_records
+from wallaroo.engine.transport.task_channel import TaskChannel
 from wallaroo.ingress.sequence import Range, SequencedBlock
 
 HEAD = StoredHead(b"[1]", {1: Place("file", 0)})
@@ -38,18 +38,18 @@ def egress(make, tmp_path, server):
     plan = make.plan(make.pipeline("p", port=server.getsockname()[1]))
     plan.sources = ["p"]
     commits = Commits(tmp_path / "commit", tmp_path / "states")
-    hand_ins = HandIns(str(tmp_path / "socket"), "token", commits)
-    made = Egress(plan, home, hand_ins, commits, Told(told), threading.Event(), notices.append)
+    collector = Collector(str(tmp_path / "socket"), "token", commits)
+    made = Egress(plan, home, collector, commits, Told(told), threading.Event(), notices.append)
     made.start()
 
     def begin(attempt):
         return made.begin(attempt, Expected(1, 1, lambda _: (0, 0)))
 
     yield SimpleNamespace(
-        itself=made, begin=begin, told=told, notices=notices, commits=commits, home=home, hand_ins=hand_ins
+        itself=made, begin=begin, told=told, notices=notices, commits=commits, home=home, collector=collector
     )
     made.close()
-    hand_ins.close()
+    collector.close()
     home.close()
 
 
@@ -59,7 +59,7 @@ def task(egress):
     lines = []
 
     def make(attempt, partition=0):
-        lines.append(HandIn(egress.hand_ins.address, "token", attempt, 0, partition))
+        lines.append(TaskChannel(egress.collector.address, "token", attempt, 0, partition))
         return lines[-1]
 
     yield make
@@ -123,7 +123,7 @@ def test_an_epoch_is_committed_when_all_before_it_is_delivered(egress, task):
     line.saved(1, {0: 1}, {("s", 0): HEAD})
     assert egress.commits.block == 0
     other.output(0, share(0))
-    wait_until(lambda: egress.itself.counts.commits == 1)
+    wait_until(lambda: egress.itself.metrics.commits == 1)
     assert (egress.commits.block, egress.commits.heads) == (1, {("s", 0): HEAD})
     wait_until(lambda: egress.told == [("delivered", 1), ("committed", 1, {"p": 1})])
 
@@ -135,7 +135,7 @@ def test_what_has_been_delivered_behind_an_epoch_is_not_committed_with_it(egress
         line.output(number, share(number, messages=(number, number + 1)))
     wait_until(lambda: ("delivered", 3) in egress.told)
     line.saved(2, {0: 2}, {})
-    wait_until(lambda: egress.itself.counts.commits == 1)
+    wait_until(lambda: egress.itself.metrics.commits == 1)
     assert (egress.commits.block, egress.commits.ends) == (2, {"p": 2})
 
 
@@ -170,7 +170,7 @@ def test_what_is_computed_again_is_not_judged_again(egress, task, server):
 
 
 def test_everything_is_counted_once_whatever_is_computed_again(egress, task, server):
-    counts = egress.itself.counts
+    counts = egress.itself.metrics
     for attempt in ("one", "two"):
         egress.begin(attempt)
         line = task(attempt)

@@ -10,13 +10,13 @@ import pytest
 from tests.engine.blocks import inputs_in
 from tests.engine.delivery.told import Told
 
+from wallaroo.engine.delivery.collector import Collector, Epoch
 from wallaroo.engine.delivery.egress import Egress
-from wallaroo.engine.delivery.hand_ins import Epoch, HandIns
-from wallaroo.engine.delivery.on_error import OnError
+from wallaroo.engine.delivery.error_policy import OnError
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.transport.letters import dump_records
-from wallaroo.engine.transport.shares import BLOCK, DEAD_LETTERS, Chunk
+from wallaroo.engine.transport.chunks import BLOCK, DEAD_LETTERS, Chunk
+from wallaroo.engine.transport.dead_letter_record import dump_records
 from wallaroo.errors import ErrorPolicyError
 from wallaroo.ingress.sequence import Range, SequencedBlock
 from wallaroo.topology.model import REPLAYS
@@ -57,9 +57,9 @@ def start(make, server, tmp_path):
         home, policy = Home(tmp_path), OnError.parse(on_error)
         commits = Commits(tmp_path / "commit.json", tmp_path / "states")
         with (
-            closing(HandIns(str(tmp_path / f"socket {next(numbers)}"), "token", commits)) as hand_ins,
+            closing(Collector(str(tmp_path / f"socket {next(numbers)}"), "token", commits)) as collector,
             closing(
-                Egress(plan, home, hand_ins, commits, Told([]), threading.Event(), lambda _: None, on_error=policy)
+                Egress(plan, home, collector, commits, Told([]), threading.Event(), lambda _: None, on_error=policy)
             ) as egress,
         ):
             yield egress
@@ -90,7 +90,7 @@ def test_by_policy_nothing_of_a_block_is_sent_or_kept(start, server, kept, polic
         egress.deliver(1, [block(1, (0, 0, 20)), sent(0, b"one ")])
         with pytest.raises(ErrorPolicyError, match=r"step 's' failed for the message m, from message .. of 'p'"):
             egress.deliver(2, chunks)
-    assert (egress.counts.errors, kept()) == (0, [])
+    assert (egress.metrics.errors, kept()) == (0, [])
     assert received(server) == b"one "
     with start() as mended:
         mended.deliver(2, chunks)
@@ -105,7 +105,7 @@ def test_what_cannot_be_saved_at_the_end_of_an_epoch_is_judged_as_well(start, ke
         with pytest.raises(ErrorPolicyError, match="step 's' failed for the message m"):
             egress._commit(Epoch("", 1, {}, {}, [RECORD] * 3))
         assert egress._commits.block == 0
-    assert (egress.counts.errors, kept()) == (0, [])
+    assert (egress.metrics.errors, kept()) == (0, [])
 
 
 def test_the_letters_of_an_epochs_end_and_of_the_block_behind_it_are_counted_together(start):
@@ -130,7 +130,7 @@ def test_a_share_counts_the_messages_of_blocks_without_errors(start):
     with start("1%") as egress:
         egress.deliver(1, [block(1, (0, 0, 1000))])
         egress.deliver(2, [block(2, (0, 1000, 1100)), letters])
-        assert egress.counts.errors == 10
+        assert egress.metrics.errors == 10
 
 
 def test_a_share_of_the_block_alone_would_be_too_much(start):

@@ -4,8 +4,7 @@ from itertools import count
 
 import pytest
 
-from wallaroo.engine.delivery.error_policy import FEWEST_MESSAGES, ErrorPolicy
-from wallaroo.engine.delivery.on_error import OnError
+from wallaroo.engine.delivery.error_policy import FEWEST_MESSAGES, ErrorPolicy, OnError
 from wallaroo.errors import ErrorPolicyError
 
 LETTER = {

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from wallaroo.engine.directory.commit import Commits
-from wallaroo.engine.stages.state import Bucket, StateLog
+from wallaroo.engine.stages.live_state import Bucket, StateLog
 from wallaroo.engine.stages.state_store import StateFiles
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.errors import DirectoryError

@@ -14,8 +14,8 @@ from wallaroo.engine.directory.resume import (
 )
 from wallaroo.engine.plan import new_layout
 from wallaroo.errors import DirectoryError
-from wallaroo.ingress.log_format import LogCorruptError
-from wallaroo.ingress.log_writer import LogWriter
+from wallaroo.ingress.log.format import LogCorruptError
+from wallaroo.ingress.log.writer import LogWriter
 from wallaroo.ingress.sequence import Range, SequenceWriter, known_names, segment_firsts
 from wallaroo.topology.model import Application
 

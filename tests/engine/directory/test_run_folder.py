@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from wallaroo.engine.directory.plain_names import is_plain
 from wallaroo.engine.directory.run_folder import found_users_folder, run_folder, temporary_folder, users_folder
+from wallaroo.engine.directory.safe_paths import is_plain
 from wallaroo.errors import DirectoryError
 
 HOLD = """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from wallaroo.engine.directory.plain_names import is_plain
+from wallaroo.engine.directory.safe_paths import is_plain
 from wallaroo.engine.spark.spark_home import spark_home, usable_cache
 
 INSTALLED = Path(pyspark.__file__).parent

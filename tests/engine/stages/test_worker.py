@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tests.engine.query import Query
 
-from wallaroo.engine.stages.printing import CaughtStream
-from wallaroo.engine.transport.shares import BLOCK, DEAD_LETTERS, PRINTED, Chunk
+from wallaroo.engine.stages.captured_output import CapturedStream
+from wallaroo.engine.transport.chunks import BLOCK, DEAD_LETTERS, PRINTED, Chunk
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.sequence import SequencedBlock
 from wallaroo.topology.model import Computation
@@ -274,7 +274,7 @@ class TestDeadLetters:
 
 
 def test_printed_text_travels_to_the_driver(make, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "stdout", CaughtStream(sys.stdout))
+    monkeypatch.setattr(sys, "stdout", CapturedStream(sys.stdout))
 
     def tell(data):
         print("stateless", data)

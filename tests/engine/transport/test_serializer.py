@@ -2,7 +2,7 @@
 
 import pytest
 
-from wallaroo.engine.transport.letters import dump_records, load_records
+from wallaroo.engine.transport.dead_letter_record import dump_records, load_records
 from wallaroo.engine.transport.serializer import Serializer
 
 OBJECTS = [None, 0, "é", b"\x00", [1, [2]], {"a": (1, 2)}, {1, 2}, frozenset("ab")]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.api.generators import GenSourceConfig
 from wallaroo.connectors.base import LoggedKind
-from wallaroo.topology.codecs import call_mistakes, listed, source_name_mistakes
-from wallaroo.topology.inspection import accepts, bare_label, call_text, label
-from wallaroo.topology.validate import making_mistakes
+from wallaroo.connectors.checks import call_mistakes, listed, source_name_mistakes
+from wallaroo.connectors.generator.config import GenSourceConfig
+from wallaroo.introspection import accepts, bare_label, call_text, label, making_mistakes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,9 +10,10 @@ import pickle
 import time
 from typing import Any
 
-from wallaroo.connectors.base import Notice, SourceLog
-from wallaroo.connectors.intake import IntakeTask
-from wallaroo.topology.model import instance_of
+from wallaroo.connectors.base import SourceLog
+from wallaroo.connectors.pulled import PulledIntake
+from wallaroo.introspection import instance_of
+from wallaroo.notices import Notice
 
 _VALUES_AT_ONCE = 1000
 _SECONDS_AT_ONCE = 0.02
@@ -20,7 +21,7 @@ _BACKLOG_BYTES = 4 << 20
 """How far a generator runs ahead of the engine: further would only fill the disk."""
 
 
-class Generator(IntakeTask):
+class Generator(PulledIntake):
     """Makes values with `initial_value()` and `apply(value)` until one is None."""
 
     def __init__(self, target: Any, log: SourceLog, notice: Notice) -> None:

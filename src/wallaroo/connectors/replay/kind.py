@@ -49,6 +49,6 @@ class ReplayKind(LoggedKind):
         context: IntakeContext,
     ) -> Intake:
         """Return what takes them from the queue."""
-        from wallaroo.connectors.replay.queue import ReplayQueue, ReplaySource  # noqa: PLC0415 - only the ingress does.
+        from wallaroo.connectors.replay.source import ReplayQueue, ReplaySource  # noqa: PLC0415 - only the ingress does.
 
         return ReplaySource(ReplayQueue(Path(place["queue"]), log.directory), log, context.notice)

@@ -9,7 +9,7 @@ import struct
 from typing import Protocol, cast
 
 from wallaroo.ingress.framing import Framer, FramingError
-from wallaroo.ingress.unfinished import Unfinished
+from wallaroo.ingress.partial_frames import PartialFrames
 
 READ_BYTES = 256 << 10
 """The most that is taken from a connection before the next one gets its turn."""
@@ -52,7 +52,7 @@ class Connection(asyncio.BufferedProtocol):
     reading and writing.
     """
 
-    def __init__(self, receiver: Receiver, framer: Framer, unfinished: Unfinished) -> None:
+    def __init__(self, receiver: Receiver, framer: Framer, unfinished: PartialFrames) -> None:
         self._receiver = receiver
         self._framer = framer
         self._unfinished = unfinished

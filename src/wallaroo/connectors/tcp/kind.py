@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.api.configs import TCPSinkConfig, TCPSourceConfig
+from wallaroo.addresses import port_number
 from wallaroo.connectors.base import LoggedKind, SinkKind
+from wallaroo.connectors.checks import decoder_mistakes, encoder_mistakes, source_name_mistakes
+from wallaroo.connectors.tcp.config import TCPSinkConfig, TCPSourceConfig
 from wallaroo.errors import AddressError, WallarooParameterError
-from wallaroo.topology.addresses import port_number
-from wallaroo.topology.codecs import decoder_mistakes, encoder_mistakes, source_name_mistakes
-from wallaroo.topology.inspection import a_kind_of, bare_label
+from wallaroo.introspection import a_kind_of, bare_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,9 +53,9 @@ class TcpSourceKind(LoggedKind):
         self, config: TCPSourceConfig, place: Mapping[str, Any], log: SourceLog, context: IntakeContext
     ) -> Intake:
         """Return what listens."""
-        from wallaroo.connectors.tcp.listener import Listener  # noqa: PLC0415 - only the ingress listens.
+        from wallaroo.connectors.tcp.source import TcpSource  # noqa: PLC0415 - only the ingress listens.
 
-        return Listener((place["host"], place["port"]), config.decoder, log, context)
+        return TcpSource((place["host"], place["port"]), config.decoder, log, context)
 
 
 class TcpSinkKind(SinkKind):
@@ -83,7 +83,7 @@ class TcpSinkKind(SinkKind):
 
     def connection(self, config: TCPSinkConfig, context: SinkContext) -> SinkConnection:
         """Return what sends the bytes of blocks, or, for effectively once, frames that the receiver confirms."""
-        from wallaroo.connectors.tcp.confirmed import ConfirmedTcpSink  # noqa: PLC0415 - only the driver sends.
+        from wallaroo.connectors.tcp.confirmed_sink import ConfirmedTcpSink  # noqa: PLC0415 - only the driver sends.
         from wallaroo.connectors.tcp.sink import TcpSink  # noqa: PLC0415
 
         host, port = config.address

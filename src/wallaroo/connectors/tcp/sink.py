@@ -8,19 +8,17 @@ tell how much of it was read.
 from __future__ import annotations
 
 import contextlib
-import random
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Callable
 
-from wallaroo.connectors.base import Notice, StoppedError
+from wallaroo.backoff import Backoff
+from wallaroo.connectors.base import StoppedError
 from wallaroo.connectors.output_block import Body, OutputBlock
-from wallaroo.connectors.tcp.acknowledged import raise_if_broken, unacknowledged
-from wallaroo.connectors.tcp.dialing import dial
-from wallaroo.connectors.troubles import Trouble
+from wallaroo.connectors.tcp.sockets import dial, raise_if_broken, unacknowledged
+from wallaroo.notices import Notice, ThrottledNotice
 
 _FIRST_RETRY_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 5.0
@@ -37,8 +35,8 @@ class TcpSink:
         self.name = f"{host}:{port}"
         self._address = (host, port)
         self._stopping = stopping
-        self._missing = Trouble(notice)
-        self._broken = Trouble(notice)
+        self._missing = ThrottledNotice(notice)
+        self._broken = ThrottledNotice(notice)
         self._interrupted = False
         """Whether the receiver has been gone in this run, perhaps with what it had not read."""
         self._socket: socket.socket | None = None
@@ -46,12 +44,15 @@ class TcpSink:
 
     def deliver(self, block: OutputBlock) -> None:
         """Send one block."""
-        # A connection that has broken is made again at once, the first time.
-        pauses = chain([0.0], _pauses())
+        backoff: Backoff | None = None
         try:
             while not self._attempt(block):
-                # A receiver that accepts and closes at once, for ever, is not to be asked without a pause.
-                self._stopping.wait(next(pauses))
+                # A connection that has broken is made again at once, the first time. A receiver that accepts and closes
+                # again and again is then asked with pauses.
+                if backoff is None:
+                    backoff = _retries()
+                else:
+                    self._stopping.wait(backoff.next())
         except StoppedError:
             block.begin_again()
             raise
@@ -101,7 +102,7 @@ class TcpSink:
             return self._socket or self._wait_for_receiver()
 
     def _wait_for_receiver(self) -> socket.socket:
-        pauses = _pauses()
+        backoff = _retries()
         while self._socket is None:
             if self._stopping.is_set():
                 raise StoppedError
@@ -113,7 +114,7 @@ class TcpSink:
                     self._missing.begins(
                         f"Waiting for a receiver at {self.name} ({_plainly(error)}); trying again until it is there."
                     )
-                self._stopping.wait(next(pauses))
+                self._stopping.wait(backoff.next())
         self._missing.is_over(f"Connected to the receiver at {self.name}.")
         return self._socket
 
@@ -156,10 +157,9 @@ class TcpSink:
     def _wait_until_acknowledged(self, connection: socket.socket, look: Callable[[int], None]) -> None:
         progress = time.monotonic()
         waiting = unacknowledged(connection)
-        pause = 0.00005
+        backoff = Backoff(0.00005, longest=0.004)
         while waiting:
-            time.sleep(pause)
-            pause = min(2 * pause, 0.05)
+            time.sleep(backoff.next())
             before, waiting = waiting, unacknowledged(connection)
             if waiting < before:
                 progress = time.monotonic()
@@ -175,12 +175,8 @@ class TcpSink:
             raise StoppedError
 
 
-def _pauses() -> Iterator[float]:
-    """Yield how long to wait before each further attempt: longer and longer, and never quite as others do."""
-    wait = _FIRST_RETRY_SECONDS
-    while True:
-        yield wait * random.uniform(0.7, 1.3)  # noqa: S311 - spreads retries
-        wait = min(2 * wait, _LONGEST_RETRY_SECONDS)
+def _retries() -> Backoff:
+    return Backoff(_FIRST_RETRY_SECONDS, longest=_LONGEST_RETRY_SECONDS, jitter=0.3)
 
 
 def _plainly(error: OSError) -> str:

@@ -1,12 +1,15 @@
-"""Opens the sockets that senders connect to."""
+"""TCP sockets: those that senders connect to, those that connect to receivers, and what the system knows of both."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import socket
+import struct
+import sys
 
+from wallaroo.channels import notice_dead_peers
 from wallaroo.errors import AddressError
-from wallaroo.keepalive import notice_dead_peers
 
 
 def open_sockets(pipeline: str, host: str, port: int) -> list[socket.socket]:
@@ -76,3 +79,41 @@ def _explain(error: OSError) -> str:
     if error.errno == errno.EACCES:
         return "only the system's administrator may use ports below 1024. Use a higher one."
     return f"{error.strerror}."
+
+
+_UNSENT_BYTES_REQUEST = 0x5411  # SIOCOUTQ
+
+
+def unacknowledged(connection: socket.socket) -> int:
+    """Return how many bytes of what was sent the receiver's machine has not acknowledged.
+
+    Where the system does not tell, none: what it has taken counts as sent.
+    """
+    if not sys.platform.startswith("linux"):
+        return 0
+    answer = fcntl.ioctl(connection.fileno(), _UNSENT_BYTES_REQUEST, struct.pack("i", 0))
+    number: int = struct.unpack("i", answer)[0]
+    return number
+
+
+def raise_if_broken(connection: socket.socket) -> None:
+    """Raise the error with which the connection broke, if it did."""
+    error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if error:
+        raise OSError(error, "the connection broke")
+
+
+def dial(address: tuple[str, int], timeout: float) -> socket.socket:
+    """Return a new connection to `address`, which sends what it is given at once; `timeout` is its timeout from now on.
+
+    Raises:
+        OSError: Nobody could be reached.
+    """
+    connection = socket.create_connection(address, timeout=timeout)
+    # Where nobody listens on a port that outgoing connections may get, Linux can connect a socket to itself.
+    if connection.getsockname() == connection.getpeername():
+        connection.close()
+        raise ConnectionRefusedError(111, "Connection refused")
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    notice_dead_peers(connection)
+    return connection

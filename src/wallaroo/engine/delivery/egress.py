@@ -6,22 +6,22 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from wallaroo.connectors.base import Notice, SinkConnection, SinkContext
-from wallaroo.connectors.kinds import sink_kind
+from wallaroo.connectors.base import SinkConnection, SinkContext
 from wallaroo.connectors.output_block import OutputBlock
-from wallaroo.engine.counts import Counts
-from wallaroo.engine.delivery.dead_letters import DeadLetters
-from wallaroo.engine.delivery.error_policy import ErrorPolicy
-from wallaroo.engine.delivery.hand_ins import Epoch, Expected, HandIns
+from wallaroo.connectors.registry import sink_kind
+from wallaroo.engine.delivery.collector import Collector, Epoch, Expected
+from wallaroo.engine.delivery.dead_letter_file import DeadLetterFile
+from wallaroo.engine.delivery.error_policy import ErrorPolicy, OnError
 from wallaroo.engine.delivery.ledger import Ledger, Part
-from wallaroo.engine.delivery.on_error import OnError
 from wallaroo.engine.delivery.progress import Progress
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
+from wallaroo.engine.metrics import Metrics
 from wallaroo.engine.plan import Plan, SinkRoute
-from wallaroo.engine.transport.letters import Letter, load_records
-from wallaroo.engine.transport.shares import BLOCK, DEAD_LETTERS, PRINTED, Chunk, unpack_share
+from wallaroo.engine.transport.chunks import BLOCK, DEAD_LETTERS, PRINTED, Chunk, unpack_share
+from wallaroo.engine.transport.dead_letter_record import Letter, load_records
 from wallaroo.ingress.sequence import Range, SequencedBlock, unpack_block
+from wallaroo.notices import Notice
 
 _LOOK_SECONDS = 0.2
 _TRY_AGAIN_SECONDS = 0.5
@@ -39,7 +39,7 @@ class Egress:
         self,
         plan: Plan,
         home: Home,
-        hand_ins: HandIns,
+        collector: Collector,
         commits: Commits,
         progress: Progress,
         stopping: threading.Event,
@@ -50,11 +50,11 @@ class Egress:
     ) -> None:
         self._ledger = Ledger(home.ledger)
         self._policy = ErrorPolicy(on_error or OnError())
-        self._dead_letters = DeadLetters(home.dead_letters, notice)
-        self._hand_ins = hand_ins
+        self._dead_letters = DeadLetterFile(home.dead_letters, notice)
+        self._hand_ins = collector
         self._commits = commits
         self._progress = progress
-        hand_ins.on_enough_changed = progress.end_epoch_of
+        collector.on_enough_changed = progress.end_epoch_of
         self._notice = notice
         self._effectively_once = effectively_once
         self._sources = plan.sources
@@ -73,7 +73,7 @@ class Egress:
         self._at_hand: list[bytes] | Epoch | None = None
         self._halt = threading.Event()
         self._thread = threading.Thread(target=self._run, name="wallaroo-egress", daemon=True)
-        self.counts = Counts()
+        self.metrics = Metrics()
         self.held_up: OSError | None = None
         """Why the block at hand cannot be recorded, as long as it cannot."""
         self.failure: BaseException | None = None
@@ -153,11 +153,11 @@ class Egress:
                 # Of states that cannot be saved. Their messages have been counted with their blocks.
                 self._policy.judge(epoch.letters, 0, ("epoch", epoch.block))
                 self._dead_letters.add(epoch.letters)
-                self.counts.failed(epoch.letters)
+                self.metrics.failed(epoch.letters)
                 epoch.letters.clear()  # They are kept once, also where the commit has to be tried again.
             ends = {self._sources[source]: end for source, end in epoch.ends.items()}
             self._commits.commit(epoch.block, epoch.heads, ends)
-        self.counts.committed()
+        self.metrics.committed()
         self._progress.committed(self._commits.block, self._commits.ends)
         self._hand_ins.release(epoch.block)
 
@@ -184,11 +184,11 @@ class Egress:
                 for_sink = self._for_sink(name, number, of_sink)
                 self._connections[name].deliver(for_sink)
                 self._ledger.record(name, number)
-                self.counts.sent(name, sum(chunk.number for chunk in of_sink), for_sink.size)
+                self.metrics.sent(name, sum(chunk.number for chunk in of_sink), for_sink.size)
         if number >= self._furthest:
             # What is computed again after a failure is no progress.
             self._furthest = number + 1
-            self.counts.delivered(block, self._sources)
+            self.metrics.delivered(block, self._sources)
 
     def _keep(self, letters: list[Letter], ranges: Sequence[Range], number: int) -> None:
         """Keep the dead letters of a block, unless there are so many that the application is not to go on."""
@@ -198,7 +198,7 @@ class Egress:
             self._policy.judge(letters, sum(each.end - each.first for each in ranges), number)
         if letters:
             self._dead_letters.add(letters)
-            self.counts.failed(letters)
+            self.metrics.failed(letters)
             self._ledger.record(_DEAD_LETTERS_IN_LEDGER, number)
 
     def _with_range(self, letter: Letter, ranges: Sequence[Range]) -> Letter:

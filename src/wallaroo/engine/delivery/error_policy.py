@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
-from wallaroo.engine.delivery.on_error import FAIL, GO_ON, OnError
-from wallaroo.engine.transport.letters import Letter, described
+from wallaroo.engine.transport.dead_letter_record import Letter, described
 from wallaroo.errors import ErrorPolicyError
 
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
@@ -76,3 +77,42 @@ _WAY_ON = (
 
 def _stop(text: str) -> NoReturn:
     raise ErrorPolicyError(text)
+
+
+GO_ON = "dead-letter"
+FAIL = "fail"
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?)(?:(%)|/(s|min|h))")
+
+
+@dataclass(frozen=True)
+class OnError:
+    """What is to happen when user code fails.
+
+    >>> OnError.parse("1%")
+    OnError(text='1%', most=1.0, per='%')
+    >>> OnError.parse("10/min")
+    OnError(text='10/min', most=10.0, per='min')
+    """
+
+    text: str = GO_ON
+    most: float = 0.0
+    per: str = ""
+    """The unit of `most`: `%`, or the time in which so many are allowed."""
+
+    @classmethod
+    def parse(cls, text: str) -> OnError:
+        """Return what `text` says.
+
+        Raises:
+            ValueError: It says nothing that can be understood.
+        """
+        if text in {GO_ON, FAIL}:
+            return cls(text)
+        found = _RATE.fullmatch(text)
+        if found is None or (found[2] and float(found[1]) >= 100):
+            raise ValueError(
+                f"{text!r} is none of these: dead-letter, fail, a share of the messages below 100% such as 1%, or a "
+                "rate such as 100/s, 10/min or 5/h."
+            )
+        return cls(text, float(found[1]), found[2] or found[3])

@@ -11,22 +11,11 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from wallaroo.engine.stages.state import entry_sizes
-from wallaroo.engine.stages.state_store import BucketName, StoredHead
+from wallaroo.engine.state_heads import BucketName, StateSize, StoredHead, entry_sizes
 from wallaroo.errors import DirectoryError
 from wallaroo.files import write_atomically
-
-
-class StateSize(NamedTuple):
-    """What a state is made of."""
-
-    buckets: int
-    """How many have ever had a key."""
-    entries: int
-    bytes: int
-    """Of all entries."""
 
 
 class Commits:

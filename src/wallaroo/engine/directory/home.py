@@ -26,10 +26,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from wallaroo.engine.directory.archive import LOCK, finish_setting_aside, set_aside
 from wallaroo.engine.directory.ownership import claim, refuse_strangers
-from wallaroo.engine.directory.plain_names import plain_path, refuse_unusable
 from wallaroo.engine.directory.run_folder import found_users_folder, users_folder
-from wallaroo.engine.directory.set_aside import LOCK, finish_setting_aside, set_aside
+from wallaroo.engine.directory.safe_paths import plain_path, refuse_unusable
 from wallaroo.engine.plan import Layout
 from wallaroo.errors import DirectoryError
 from wallaroo.files import write_atomically

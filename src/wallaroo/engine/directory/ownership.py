@@ -17,10 +17,10 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from wallaroo.engine.directory.set_aside import LOCK, OWN, free_name, is_set_aside
+from wallaroo.engine.directory.archive import LOCK, OWN, free_name, is_set_aside
 from wallaroo.errors import DirectoryError
-from wallaroo.ingress.log_format import sync_directory
-from wallaroo.trust import others_can_write, owned_by_another
+from wallaroo.ingress.log.format import sync_directory
+from wallaroo.permissions import others_can_write, owned_by_another
 
 MARKER = "wallaroo-directory"
 _TEXT = """\

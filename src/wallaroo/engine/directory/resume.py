@@ -7,15 +7,15 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from wallaroo.connectors.base import Notice
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import COMMIT, Home
 from wallaroo.engine.plan import Layout, new_layout
 from wallaroo.errors import DirectoryError, WallarooError
-from wallaroo.ingress.log_format import segment_starts
-from wallaroo.ingress.log_reader import LogReader
-from wallaroo.ingress.log_repair import skip_damaged
+from wallaroo.ingress.log.format import segment_starts
+from wallaroo.ingress.log.reader import LogReader
+from wallaroo.ingress.log.repair import skip_damaged
 from wallaroo.ingress.sequence import blocks_from, first_unseen, known_names, skip_damaged_blocks, take_back
+from wallaroo.notices import Notice
 from wallaroo.topology.model import Application, Pipeline
 
 _WAYS_OUT = (

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
-from wallaroo.engine.directory.plain_names import is_plain
+from wallaroo.engine.directory.safe_paths import is_plain
 from wallaroo.errors import DirectoryError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from wallaroo.trust import stranger
+from wallaroo.permissions import stranger
 
 _LANGUAGE = 8
 _SOURCES = sorted(Path(__file__).with_name("jvm").glob("*.java"))

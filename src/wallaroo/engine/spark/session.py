@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import locale
 import logging
 import os
 import re
@@ -19,22 +20,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from wallaroo.connectors.base import Notice
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.directory.plain_names import plain_path
-from wallaroo.engine.spark.class_archive import ClassArchive
-from wallaroo.engine.spark.environment import environment, names_understood
-from wallaroo.engine.spark.failures import cause, last_words
+from wallaroo.engine.directory.safe_paths import plain_path
+from wallaroo.engine.spark.class_data_archive import ClassDataArchive
+from wallaroo.engine.spark.error_messages import cause, known_words, last_words, without_java
 from wallaroo.engine.spark.jvm_classes import load_classes
-from wallaroo.engine.spark.plain_words import known_words, without_java
 from wallaroo.engine.spark.spark_home import spark_home, usable_cache
 from wallaroo.errors import SparkStartError
 from wallaroo.files import write_atomically
+from wallaroo.notices import Notice
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from wallaroo.engine.spark.bridge import Jvm
+    from wallaroo.engine.spark.gateway import Jvm
+
 
 DRIVER_MEMORY = "1g"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
@@ -118,7 +118,7 @@ def spark_session(  # noqa: PLR0913, PLR0917 - the parts of a session
     # Who has set SPARK_HOME has a Spark of their own; the machines of a cluster have theirs.
     chosen = os.environ.get("SPARK_HOME")
     spark = Path(chosen or (spark_home(installed, cache, notice) if options.local else installed))
-    archive = ClassArchive(java, str(spark), pyspark.__version__, cache)
+    archive = ClassDataArchive(java, str(spark), pyspark.__version__, cache)
     java_options = f"-Djava.io.tmpdir={temporary} {archive.java_options()}"
     if options.local:
         # Python does the work, and the JVM's best compiler would take a core from it for minutes: without it a start
@@ -141,10 +141,10 @@ def spark_session(  # noqa: PLR0913, PLR0917 - the parts of a session
 @contextmanager
 def _jvm(settings: dict[str, str], home: Home, temporary: Path, *, guarded: bool) -> Iterator[Jvm]:
     """Have Spark's JVM for the time of a `with` block."""
-    from wallaroo.engine.spark.bridge import Jvm  # noqa: PLC0415 - heavy: only a run needs it
+    from wallaroo.engine.spark.gateway import Jvm  # noqa: PLC0415 - heavy: only a run needs it
 
     # The JVM takes seconds to come up; what the driver needs later is imported meanwhile.
-    threading.Thread(target=_import_all, args=["pandas", "wallaroo.engine.query"], daemon=True).start()
+    threading.Thread(target=_import_all, args=["pandas", "wallaroo.engine.spark.query"], daemon=True).start()
     _log_bridge_to_file(home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONHASHSEED"] = "0"  # Keys of users' own classes must hash alike in every worker.
@@ -164,7 +164,7 @@ def _session(settings: dict[str, str], home: Home, jvm: Jvm, cache: Path | None,
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    from wallaroo.engine.spark.bridge import Bridge  # noqa: PLC0415
+    from wallaroo.engine.spark.gateway import Bridge  # noqa: PLC0415
 
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     interrupt = signal.getsignal(signal.SIGINT)
@@ -195,7 +195,7 @@ def _import_all(*modules: str) -> None:
 
 
 @contextmanager
-def _stopped_in_order(session: SparkSession, jvm: Jvm, archive: ClassArchive) -> Iterator[None]:
+def _stopped_in_order(session: SparkSession, jvm: Jvm, archive: ClassDataArchive) -> Iterator[None]:
     """Stop Spark after a `with` block, unless that was interrupted: then everything just ends."""
     try:
         yield
@@ -278,7 +278,7 @@ def _why(home: Home, error: Exception) -> str:
     """Return in words why Spark did not start: what its JVM said, or what came back from it."""
     from py4j.protocol import Py4JNetworkError  # noqa: PLC0415
 
-    from wallaroo.engine.spark.bridge import JvmExitedError  # noqa: PLC0415
+    from wallaroo.engine.spark.gateway import JvmExitedError  # noqa: PLC0415
 
     said = home.spark_chatter.read_text(errors="replace")
     if words := known_words(said):
@@ -306,3 +306,28 @@ def _log_bridge_to_file(home: Home) -> None:
     log.propagate = False
     # Some of its lines go past its own logger to that of the whole program, which is the user's.
     java_gateway.logging = log
+
+
+@contextmanager
+def environment(**variables: str) -> Iterator[None]:
+    """Set variables of the environment for the time of a `with` block."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def names_understood() -> dict[str, str]:
+    """Return what makes the JVM read names of files as this process does.
+
+    Python takes them for UTF-8 also where the system is set to know nothing but ASCII; Java would see question marks.
+    """
+    if sys.getfilesystemencoding() == "utf-8" and locale.getencoding().lower() != "utf-8":
+        return {"LC_ALL": "C.UTF-8"}
+    return {}

@@ -12,10 +12,10 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from wallaroo.connectors.base import Notice
-from wallaroo.engine.directory.plain_names import is_plain
 from wallaroo.engine.directory.run_folder import short_users_folder
-from wallaroo.trust import stranger
+from wallaroo.engine.directory.safe_paths import is_plain
+from wallaroo.notices import Notice
+from wallaroo.permissions import stranger
 
 _PARTS = ("bin", "jars")
 

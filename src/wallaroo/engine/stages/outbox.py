@@ -16,15 +16,15 @@ from itertools import chain, groupby
 from typing import Any
 
 from wallaroo.engine.plan import Plan, SinkRoute, StepRoute
-from wallaroo.engine.stages.printing import CaughtStream
-from wallaroo.engine.stages.watch import Function, Watch
+from wallaroo.engine.stages.captured_output import CapturedStream
+from wallaroo.engine.stages.crash_guard import CallGuard, Function
 from wallaroo.engine.transport.buckets import stable_hash
-from wallaroo.engine.transport.letters import Letter, Place, dump_records, make_letter, safe_repr, shorten
-from wallaroo.engine.transport.shares import DEAD_LETTERS, PRINTED, Chunk
+from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, Chunk
+from wallaroo.engine.transport.dead_letter_record import Letter, Place, dump_records, make_letter, safe_repr, shorten
 
 _PRINTED_AT_MOST = 64 * 1024
 _KNOWN_BUCKETS_AT_MOST = 1_000_000
-_MULTIPLIED_AT_MOST = 100_000
+_FANOUT_AT_MOST = 100_000
 
 Origin = Callable[[], dict[str, Any]]
 OriginOfPacked = Callable[[int, int, Any, int], dict[str, Any]]
@@ -49,7 +49,7 @@ class UnknownKeyError(Exception):
 class Outbox:
     """Collects the output of one task at a time; made once in a worker process and used for task after task."""
 
-    def __init__(self, plan: Plan, watch: Watch | None = None) -> None:
+    def __init__(self, plan: Plan, watch: CallGuard | None = None) -> None:
         self._plan = plan
         self.watch = watch
         """Stands in front of all user code, where a process has died at it."""
@@ -61,7 +61,7 @@ class Outbox:
         self._dead: list[Letter] = []
         self._travelled: set[type] = set()
         """Classes of messages that have been seen to survive the way to another worker."""
-        self.room = _MULTIPLIED_AT_MOST
+        self.fanout_budget = _FANOUT_AT_MOST
         """How many messages may still come out of steps that make many of one, which count them."""
         self.printed = io.StringIO()
         self.key: Any = None
@@ -93,7 +93,7 @@ class Outbox:
         for keyed in self._keyed.values():
             keyed.clear()
         self._dead.clear()
-        self.room = _MULTIPLIED_AT_MOST
+        self.fanout_budget = _FANOUT_AT_MOST
         self.key = None
         self.printed.seek(0)
         self.printed.truncate()
@@ -104,17 +104,17 @@ class Outbox:
 
     @contextlib.contextmanager
     def _capturing(self) -> Iterator[None]:
-        outer = CaughtStream.buffer_of_task
-        CaughtStream.buffer_of_task = self.printed
+        outer = CapturedStream.buffer_of_task
+        CapturedStream.buffer_of_task = self.printed
         try:
             yield
         finally:
-            CaughtStream.buffer_of_task = outer
+            CapturedStream.buffer_of_task = outer
 
     @property
     def is_full(self) -> bool:
         """Tell whether what there is should be taken before more comes."""
-        return self.room <= 0
+        return self.fanout_budget <= 0
 
     def join_encoded(self) -> None:
         """Put what is encoded together while it is fresh: what has left the processor's cache takes longer to find."""
@@ -145,7 +145,7 @@ class Outbox:
 
         `part` says where in the block it comes from; `carrier` is the share for what has no bucket to go to.
         """
-        self.room = _MULTIPLIED_AT_MOST
+        self.fanout_budget = _FANOUT_AT_MOST
         for number, groups in self._keyed.items():
             if groups:
                 route = self._plan.routes[number]

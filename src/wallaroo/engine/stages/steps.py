@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from wallaroo.engine.loops import Loop
+from wallaroo.engine.codegen import GeneratedLoop
 from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.stages.outbox import USER_ERRORS, Outbox
-from wallaroo.engine.transport.letters import Place
+from wallaroo.engine.transport.dead_letter_record import Place
 from wallaroo.topology.model import Computation, KeyBy, Pipeline
 
 Run = Callable[[Iterable[Any]], None]
@@ -32,7 +32,7 @@ def source_line(plan: Plan, outbox: Outbox, pipeline: Pipeline) -> Run:
 
     It ends early where the outbox is full.
     """
-    loop = Loop("payloads")
+    loop = GeneratedLoop("payloads")
     line = _Line(loop, plan, outbox, pipeline)
     place = Place.of_decoder(pipeline)
     decode = outbox.watched(pipeline.source.decoder.decode, place.label)
@@ -40,13 +40,13 @@ def source_line(plan: Plan, outbox: Outbox, pipeline: Pipeline) -> Run:
         with line.called(decode, "payload", place):
             line.write(0, line.result)
         if any(isinstance(step, Computation) and step.multi for step in pipeline.steps):
-            loop.line(f"if {loop.name(outbox, 'outbox')}.room <= 0: break")
+            loop.line(f"if {loop.name(outbox, 'outbox')}.fanout_budget <= 0: break")
     return loop.compiled()
 
 
 def line_from(plan: Plan, outbox: Outbox, pipeline: Pipeline, index: int) -> Run:
     """Return the loop over messages that are about to enter step `index` of `pipeline`."""
-    line = _Line(Loop("messages"), plan, outbox, pipeline)
+    line = _Line(GeneratedLoop("messages"), plan, outbox, pipeline)
     with line.loop.block("for message in messages:"):
         line.write(index, "message")
     return line.loop.compiled()
@@ -54,7 +54,7 @@ def line_from(plan: Plan, outbox: Outbox, pipeline: Pipeline, index: int) -> Run
 
 def to_sink(plan: Plan, outbox: Outbox, pipeline: Pipeline, number: int) -> Run:
     """Return the loop over outputs that are about to be encoded for one sink, the pipeline's `number`-th."""
-    line = _Line(Loop("messages"), plan, outbox, pipeline)
+    line = _Line(GeneratedLoop("messages"), plan, outbox, pipeline)
     with line.loop.block("for message in messages:"):
         line.write_sink(number, "message")
     return line.loop.compiled()
@@ -66,7 +66,7 @@ def state_loop(plan: Plan, outbox: Outbox, route: StepRoute) -> RunState:
     It gives back whether a message asked for the state to be saved, and the error that ended it, if one did: the
     message at fault is the last that was taken.
     """
-    loop = Loop("messages, state")
+    loop = GeneratedLoop("messages, state")
     line = _Line(loop, plan, outbox, route.pipeline)
     place = Place.of_step(route.pipeline, route.index)
     compute = loop.name(outbox.watched(route.step.bind(), place.label), "compute")
@@ -77,7 +77,7 @@ def state_loop(plan: Plan, outbox: Outbox, route: StepRoute) -> RunState:
         loop.line(f"output, save = result if type(result) is tuple else {loop.name(checked_pair, 'checked')}(result)")
         if route.step.multi:
             loop.line(f"if type(output) is not list: output = {loop.name(checked_list, 'checked')}(output)")
-            loop.line(f"{loop.name(outbox, 'outbox')}.room -= len(output)")
+            loop.line(f"{loop.name(outbox, 'outbox')}.fanout_budget -= len(output)")
         loop.line("if save: save_any = True")
         if route.step.multi:
             with loop.block("for each in output:"), loop.block("if each is not None:"):
@@ -94,7 +94,7 @@ def state_loop(plan: Plan, outbox: Outbox, route: StepRoute) -> RunState:
 class _Line:
     """Writes the steps of a pipeline into a loop."""
 
-    def __init__(self, loop: Loop, plan: Plan, outbox: Outbox, pipeline: Pipeline) -> None:
+    def __init__(self, loop: GeneratedLoop, plan: Plan, outbox: Outbox, pipeline: Pipeline) -> None:
         self.loop = loop
         self._plan = plan
         self._outbox = outbox
@@ -161,7 +161,7 @@ class _Line:
         with self._attempt(message, place):
             loop.line(f"{results} = {function}({message})")
             loop.line(f"if type({results}) is not list: {results} = {loop.name(checked_list, 'checked')}({results})")
-            loop.line(f"{loop.name(self._outbox, 'outbox')}.room -= len({results})")
+            loop.line(f"{loop.name(self._outbox, 'outbox')}.fanout_budget -= len({results})")
         with loop.block("else:"), loop.block(f"for {result} in {results}:"), loop.block(f"if {result} is not None:"):
             yield
 

@@ -16,18 +16,18 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from wallaroo.engine.stages.careful import CarefulTask, note_in
-from wallaroo.engine.stages.messages import SourceMessages
-from wallaroo.engine.stages.printing import catch_streams
-from wallaroo.engine.stages.rows import NOTHING, Batches, InOrder, Shares, Shuffle, end_before
+from wallaroo.engine.stages.captured_output import catch_streams
+from wallaroo.engine.stages.crash_guard import GuardedTask, note_in
+from wallaroo.engine.stages.first_stage import SourceMessages
+from wallaroo.engine.stages.shuffle import NOTHING, Batches, BlockOrder, Shares, Shuffle, end_before
 from wallaroo.engine.stages.state_store import StateFiles
 from wallaroo.engine.stages.worker import Worker
-from wallaroo.engine.transport.hand_in import HandIn
-from wallaroo.engine.transport.shares import pack_share, unpack_share
-from wallaroo.engine.transport.shipping import PlanRef
+from wallaroo.engine.transport.chunks import pack_share, unpack_share
+from wallaroo.engine.transport.plan_file import PlanRef
+from wallaroo.engine.transport.task_channel import TaskChannel
 from wallaroo.engine.transport.worker_notes import Care
-from wallaroo.ingress.fetching import FetchedMessages
 from wallaroo.ingress.sequence import unpack_blocks
+from wallaroo.ingress.worker_client import RemoteMessages
 
 _MUCH_STATE_BYTES = 64 << 20
 """How much state a task writes in the middle of an epoch before it asks for its end: a failure would undo it all."""
@@ -60,7 +60,7 @@ def worker_for(ref: PlanRef, messages: str, token: str) -> Worker:
     # Messages come and go by the ten thousand; Python's own setting looks for garbage after every 700.
     gc.set_threshold(50_000, 20, 20)
     plan = ref.load()
-    return Worker(plan, SourceMessages(plan, FetchedMessages(messages, token).log_of) if messages else None)
+    return Worker(plan, SourceMessages(plan, RemoteMessages(messages, token).log_of) if messages else None)
 
 
 def first_stage(settings: TaskSettings) -> Callable[[Batches], Batches]:
@@ -99,14 +99,14 @@ def later_stage(settings: TaskSettings, level: int) -> Callable[[Batches], Batch
 class FirstTask:
     """A task of the first stage: takes rows of the source, and makes those for the stage behind."""
 
-    def __init__(self, settings: TaskSettings, partition: int, driver: HandIn, worker: Worker) -> None:
+    def __init__(self, settings: TaskSettings, partition: int, driver: TaskChannel, worker: Worker) -> None:
         self._worker = worker
         self._driver = driver
         self._is_last = settings.levels == 0
         self._partitions = 1 if self._is_last else settings.partitions
-        self._task = CarefulTask(worker, note_in(settings.notes), driver.welcome.care)
+        self._task = GuardedTask(worker, note_in(settings.notes), driver.welcome.care)
         self._shuffle = _shuffle_of(settings, partition, driver.welcome.care)
-        self._housekeeping = _Housekeeping()
+        self._housekeeping = _GarbageCollection()
         self._ends: dict[int, int] = {}
         """Up to which message of each source blocks have come here."""
 
@@ -140,18 +140,18 @@ class LaterTask:
     """A task of a stage with state: takes rows of the stage before, and computes the blocks in their order."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - which task it is, and what it works with
-        self, settings: TaskSettings, level: int, partition: int, driver: HandIn, worker: Worker, files: StateFiles
+        self, settings: TaskSettings, level: int, partition: int, driver: TaskChannel, worker: Worker, files: StateFiles
     ) -> None:
         self._driver = driver
         self._files = files
         self._partition = partition
         self._is_last = level + 1 == settings.levels
         self._stage = worker.open_stage(level, partition, settings.partitions, files)
-        self._task = CarefulTask(worker, note_in(settings.notes), driver.welcome.care)
+        self._task = GuardedTask(worker, note_in(settings.notes), driver.welcome.care)
         self._shuffle = _shuffle_of(settings, partition, driver.welcome.care)
-        self._housekeeping = _Housekeeping()
+        self._housekeeping = _GarbageCollection()
         # Of a block, one task of the first stage has a share for this one; of later stages, all have.
-        self._order = InOrder(driver.welcome.start, 1 if level == 0 else settings.partitions)
+        self._order = BlockOrder(driver.welcome.start, 1 if level == 0 else settings.partitions)
         self._has_asked = False
         """Whether it has asked for the end of this epoch."""
 
@@ -196,14 +196,14 @@ def _shuffle_of(settings: TaskSettings, partition: int, care: Care) -> Shuffle:
 
 
 @contextmanager
-def _line(settings: TaskSettings, level: int) -> Iterator[tuple[HandIn, int]]:
+def _line(settings: TaskSettings, level: int) -> Iterator[tuple[TaskChannel, int]]:
     from pyspark import TaskContext  # noqa: PLC0415 - only in a task
 
     context = TaskContext.get()
     assert context is not None
     partition = context.partitionId()
     note = note_in(settings.notes).name
-    driver = HandIn(settings.address, settings.token, settings.attempt, level, partition, note)
+    driver = TaskChannel(settings.address, settings.token, settings.attempt, level, partition, note)
     try:
         yield driver, partition
         driver.done()
@@ -217,7 +217,7 @@ def _line(settings: TaskSettings, level: int) -> Iterator[tuple[HandIn, int]]:
         driver.close()
 
 
-class _Housekeeping:
+class _GarbageCollection:
     """Keeps the garbage collector off the live states.
 
     What is frozen is skipped. Garbage in cycles that were frozen alive is collected now and then, so seldom that it

@@ -12,17 +12,17 @@ from functools import cached_property, partial
 from typing import Any
 
 from wallaroo.engine.plan import Plan, StepRoute
-from wallaroo.engine.stages.first_stage import FirstStage, PipelineLine, SourceLine
-from wallaroo.engine.stages.messages import Messages, SourceMessages
-from wallaroo.engine.stages.origins import ArrivedSlice, Retracing
+from wallaroo.engine.stages.crash_guard import CallGuard
+from wallaroo.engine.stages.first_stage import FirstStage, Messages, PipelineLine, SourceLine, SourceMessages
+from wallaroo.engine.stages.live_state import Bucket, StateLog
 from wallaroo.engine.stages.outbox import USER_ERRORS, NotPicklableError, Outbox
-from wallaroo.engine.stages.replaying import ReplayLine
-from wallaroo.engine.stages.state import Bucket, StateLog
-from wallaroo.engine.stages.state_store import BucketName, BucketStores
-from wallaroo.engine.stages.stateful import BucketRun, StateStep, Work
-from wallaroo.engine.stages.watch import Watch
-from wallaroo.engine.transport.letters import PACKED, Letter
-from wallaroo.engine.transport.shares import BLOCK, Chunk
+from wallaroo.engine.stages.provenance import ArrivedSlice, Retracing
+from wallaroo.engine.stages.replay import ReplayLine
+from wallaroo.engine.stages.state_steps import BucketRun, StateStep, Work
+from wallaroo.engine.stages.state_store import BucketStores
+from wallaroo.engine.state_heads import BucketName
+from wallaroo.engine.transport.chunks import BLOCK, Chunk
+from wallaroo.engine.transport.dead_letter_record import PACKED, Letter
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.sequence import SequencedBlock, unpack_block
 
@@ -51,7 +51,7 @@ class Worker:
         self.fatal_first_calls = fatal_first_calls
 
     @contextlib.contextmanager
-    def watched(self, watch: Watch) -> Iterator[None]:
+    def watched(self, watch: CallGuard) -> Iterator[None]:
         """Run with a watch over every call of user code, which is bound anew for it."""
         bound = self._lines, self._steps
         self._lines, self._steps = {}, {}

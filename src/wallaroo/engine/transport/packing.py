@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from wallaroo.engine.loops import Loop
+from wallaroo.engine.codegen import GeneratedLoop
 
 PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
 """Classes whose objects hold no other objects."""
@@ -212,7 +212,7 @@ def _has_usual(kind: type, *names: str) -> bool:
 @lru_cache(maxsize=1000)
 def _maker(kind: type, names: tuple[str, ...]) -> Callable[[Iterable[tuple[Any, ...]]], list[Any]]:
     """Return what makes objects of rows, without calling anything of the user's."""
-    loop = Loop("rows")
+    loop = GeneratedLoop("rows")
     loop.line("made = []")
     with loop.block("for row in rows:"):
         loop.line(f"each = {loop.name(object.__new__, 'new')}({loop.name(kind, 'kind')})")

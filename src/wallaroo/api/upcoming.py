@@ -1,0 +1,247 @@
+"""Names of features that come in a later release: Kafka, connectors and windows.
+
+Programs that use them import, and get an error that says so plainly.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, NoReturn
+
+from wallaroo.errors import WallarooParameterError
+
+
+class KafkaSourceConfig:
+    """`KafkaSourceConfig(topic, brokers, log_level, decoder)`: not in this release.
+
+    >>> KafkaSourceConfig("text", [("127.0.0.1", "9092")], "Warn", None)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    wallaroo.errors.WallarooParameterError: KafkaSourceConfig: Kafka comes in a later release. Until ...
+    """
+
+    def __init__(self, *_arguments: Any, **_options: Any) -> None:
+        _refuse_kafka("KafkaSourceConfig", _INSTEAD_OF_SOURCE)
+
+
+class KafkaSinkConfig:
+    """A Kafka sink: not in this release.
+
+    Its arguments will be `topic, brokers, log_level, max_produce_buffer_ms, max_message_size, encoder`.
+
+    >>> KafkaSinkConfig("counts", [("127.0.0.1", "9092")], "Warn", 0, 100000, None)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    wallaroo.errors.WallarooParameterError: KafkaSinkConfig: Kafka comes in a later release. Until ...
+    """
+
+    def __init__(self, *_arguments: Any, **_options: Any) -> None:
+        _refuse_kafka("KafkaSinkConfig", _INSTEAD_OF_SINK)
+
+
+class DefaultKafkaSourceCLIParser:
+    """`DefaultKafkaSourceCLIParser(decoder, name="kafka_source")`: not in this release.
+
+    >>> DefaultKafkaSourceCLIParser(None)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    wallaroo.errors.WallarooParameterError: DefaultKafkaSourceCLIParser: Kafka comes in a later release. Until ...
+    """
+
+    def __init__(self, *_arguments: Any, **_options: Any) -> None:
+        _refuse_kafka("DefaultKafkaSourceCLIParser", _INSTEAD_OF_SOURCE)
+
+
+class DefaultKafkaSinkCLIParser:
+    """`DefaultKafkaSinkCLIParser(encoder, name="kafka_sink")`: not in this release.
+
+    >>> DefaultKafkaSinkCLIParser(None)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    wallaroo.errors.WallarooParameterError: DefaultKafkaSinkCLIParser: Kafka comes in a later release. Until ...
+    """
+
+    def __init__(self, *_arguments: Any, **_options: Any) -> None:
+        _refuse_kafka("DefaultKafkaSinkCLIParser", _INSTEAD_OF_SINK)
+
+
+class CustomKafkaSourceCLIParser:
+    """`CustomKafkaSourceCLIParser(args, decoder)`: not in this release.
+
+    >>> CustomKafkaSourceCLIParser([], None)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    wallaroo.errors.WallarooParameterError: CustomKafkaSourceCLIParser: Kafka comes in a later release. Until ...
+    """
+
+    def __init__(self, *_arguments: Any, **_options: Any) -> None:
+        _refuse_kafka("CustomKafkaSourceCLIParser", _INSTEAD_OF_SOURCE)
+
+
+class CustomKafkaSinkCLIParser:
+    """`CustomKafkaSinkCLIParser(args, encoder)`: not in this release.
+
+    >>> CustomKafkaSinkCLIParser([], None)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    wallaroo.errors.WallarooParameterError: CustomKafkaSinkCLIParser: Kafka comes in a later release. Until ...
+    """
+
+    def __init__(self, *_arguments: Any, **_options: Any) -> None:
+        _refuse_kafka("CustomKafkaSinkCLIParser", _INSTEAD_OF_SINK)
+
+
+def kafka_parse_source_options(*_arguments: Any, **_options: Any) -> NoReturn:
+    """`kafka_parse_source_options(args)`: not in this release.
+
+    >>> kafka_parse_source_options(["--kafka_source_topic", "text"])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    wallaroo.errors.WallarooParameterError: kafka_parse_source_options: Kafka comes in a later ...
+    """
+    _refuse_kafka("kafka_parse_source_options", _INSTEAD_OF_SOURCE)
+
+
+def kafka_parse_sink_options(*_arguments: Any, **_options: Any) -> NoReturn:
+    """`kafka_parse_sink_options(args)`: not in this release.
+
+    >>> kafka_parse_sink_options(["--kafka_sink_topic", "counts"])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    wallaroo.errors.WallarooParameterError: kafka_parse_sink_options: Kafka comes in a later ...
+    """
+    _refuse_kafka("kafka_parse_sink_options", _INSTEAD_OF_SINK)
+
+
+_INSTEAD_OF_SOURCE = (
+    "wallaroo.TCPSourceConfig(host, port, decoder), with the address from "
+    "wallaroo.tcp_parse_input_addrs(args), and send the topic's messages to it over TCP"
+)
+_INSTEAD_OF_SINK = (
+    "wallaroo.TCPSinkConfig(host, port, encoder), with the address from "
+    "wallaroo.tcp_parse_output_addrs(args), and put what arrives there into the topic"
+)
+
+
+def _refuse_kafka(name: str, instead: str) -> NoReturn:
+    raise WallarooParameterError(f"{name}: Kafka comes in a later release. Until then use {instead}.")
+
+
+def source_connector(*_arguments: Any, **_options: Any) -> NoReturn:
+    """`source_connector(name, encoder, decoder, port=None)`: not in this release.
+
+    >>> source_connector("feed", None, None)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    wallaroo.errors.WallarooParameterError: source_connector: connectors come in a later release. Until ...
+    """
+    _refuse_connector(
+        "source_connector",
+        "wallaroo.TCPSourceConfig(host, port, decoder), with the address from wallaroo.tcp_parse_input_addrs(args), "
+        "and let the connector's script send its messages there over TCP, each with its length in front",
+    )
+
+
+def sink_connector(*_arguments: Any, **_options: Any) -> NoReturn:
+    """`sink_connector(name, encoder, decoder, port=None)`: not in this release.
+
+    >>> sink_connector("results", None, None)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    wallaroo.errors.WallarooParameterError: sink_connector: connectors come in a later release. Until ...
+    """
+    _refuse_connector(
+        "sink_connector",
+        "wallaroo.TCPSinkConfig(host, port, encoder), with the address from wallaroo.tcp_parse_output_addrs(args), "
+        "and let the connector's script listen there",
+    )
+
+
+def _refuse_connector(name: str, instead: str) -> NoReturn:
+    raise WallarooParameterError(f"{name}: connectors come in a later release. Until then use {instead}.")
+
+
+class Aggregation(abc.ABC):
+    """What windows will gather and sum up: the base of classes that programs already have.
+
+    Such classes may be defined and tested by themselves; the windows they are for come in a later release.
+
+    >>> class Longest(Aggregation):
+    ...     def initial_accumulator(self):
+    ...         return []
+    ...     def update(self, data, accumulator):
+    ...         accumulator.append(len(data))
+    ...     def combine(self, accumulator1, accumulator2):
+    ...         return accumulator1 + accumulator2
+    ...     def output(self, key, accumulator):
+    ...         return (key, max(accumulator)) if accumulator else None
+    >>> longest = Longest()
+    >>> longest.output("w", longest.combine([3], [5])), longest.name()
+    (('w', 5), 'Longest')
+    """
+
+    @abc.abstractmethod
+    def initial_accumulator(self) -> Any:
+        """Return an empty accumulator.
+
+        Returns:
+            Any object, a new one each time.
+        """
+
+    @abc.abstractmethod
+    def update(self, data: Any, accumulator: Any) -> None:
+        """Add a message to the accumulator.
+
+        Args:
+            data: The message.
+            accumulator: What was gathered so far, to be changed.
+        """
+
+    @abc.abstractmethod
+    def combine(self, accumulator1: Any, accumulator2: Any) -> Any:
+        """Return both accumulators as one, and leave them as they are.
+
+        Args:
+            accumulator1: What was gathered first.
+            accumulator2: What was gathered behind it.
+
+        Returns:
+            An accumulator with what both have.
+        """
+
+    @abc.abstractmethod
+    def output(self, key: Any, accumulator: Any) -> Any:
+        """Return the output for a window.
+
+        Args:
+            key: The key of the messages.
+            accumulator: What was gathered in the window.
+
+        Returns:
+            The output, or None for no output.
+        """
+
+    def name(self) -> str:
+        """Return the name of the step.
+
+        Returns:
+            The name of the class, unless a class says otherwise.
+        """
+        return type(self).__name__
+
+
+def range_windows(*_arguments: Any, **_options: Any) -> NoReturn:
+    """`range_windows(span)`: not in this release.
+
+    >>> range_windows(5_000_000_000)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    wallaroo.errors.WallarooParameterError: range_windows: windows come in a later release. Until then ...
+    """
+    _refuse_window("range_windows", "notes when its window began and returns the result of the window that is over")
+
+
+def count_windows(*_arguments: Any, **_options: Any) -> NoReturn:
+    """`count_windows(number)`: not in this release.
+
+    >>> count_windows(100)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    wallaroo.errors.WallarooParameterError: count_windows: windows come in a later release. Until then ...
+    """
+    _refuse_window("count_windows", "counts its messages and returns the result of every n-th")
+
+
+def _refuse_window(name: str, how: str) -> NoReturn:
+    raise WallarooParameterError(
+        f"{name}: windows come in a later release. Until then gather the messages in a state: write a "
+        f'@wallaroo.state_computation("step name", StateClass) that {how}, and None otherwise.'
+    )

@@ -1,0 +1,1 @@
+"""The commands of `wallaroo`, a module for each."""

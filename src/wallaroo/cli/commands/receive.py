@@ -1,0 +1,284 @@
+"""`wallaroo receive`: what TCP sinks send, on standard output or in a file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from wallaroo.cli import screen
+from wallaroo.cli.framing import FRAMING_NAMES, FRAMINGS
+from wallaroo.cli.network import Address, AddressType, address_of, listen
+from wallaroo.cli.receive_once import BlockOutput, Blocks, NotABlockError, Record
+from wallaroo.cli.receive_stream import Data, Frames, Lines, Reading
+
+_STDOUT = 1
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Until:
+    """When to stop: after so many messages, so many seconds, or so many without data; None means never."""
+
+    messages: int | None = None
+    seconds: float | None = None
+    idle: float | None = None
+
+
+@dataclass
+class Tally:
+    """What has come so far, and when the first and the last of it came."""
+
+    messages: int = 0
+    bytes: int = 0
+    connections: int = 0
+    first: float = 0.0
+    last: float = 0.0
+
+
+class Receiver:
+    """Accepts any number of connections and hands what comes through them to `output`, as it comes.
+
+    `reading` makes what takes the stream of a connection apart.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        output: Callable[[Data], None],
+        reading: Callable[[socket.socket], Reading],
+        *,
+        until: Until | None = None,
+        warn: Callable[[str], None] = screen.say,
+    ) -> None:
+        self.tally = Tally()
+        self._listener = listener
+        self._reading = reading
+        self._output = output
+        self._until = until or Until()
+        self._warn = warn
+        self._selector = selectors.DefaultSelector()
+        self._view = memoryview(bytearray(_PIECE))
+
+    def run(self) -> None:
+        """Receive until a condition of `until` is met."""
+        started = time.monotonic()
+        self._listener.setblocking(False)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        try:
+            while self._room() != 0:
+                patience = self._patience(started)
+                if patience is not None and patience <= 0:
+                    return
+                self._serve(patience)
+        finally:
+            for key in list(self._selector.get_map().values()):
+                if isinstance(key.fileobj, socket.socket) and key.fileobj is not self._listener:
+                    key.fileobj.close()
+            self._selector.close()
+
+    def _serve(self, patience: float | None) -> None:
+        for key, _ in self._selector.select(patience):
+            if self._room() == 0:
+                return
+            if key.fileobj is self._listener:
+                self._accept()
+            else:
+                assert isinstance(key.fileobj, socket.socket)
+                self._read(key.fileobj, key.data)
+
+    def _room(self) -> int | None:
+        return None if self._until.messages is None else max(self._until.messages - self.tally.messages, 0)
+
+    def _patience(self, started: float) -> float | None:
+        """Return for how many seconds nothing needs to come before it is time to stop."""
+        ends = []
+        if self._until.seconds is not None:
+            ends.append(started + self._until.seconds)
+        # The clock of `idle` starts with the first data: a sender may take its time to come up.
+        if self._until.idle is not None and self.tally.bytes:
+            ends.append(self.tally.last + self._until.idle)
+        return min(ends) - time.monotonic() if ends else None
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        self.tally.connections += 1
+        connection.setblocking(False)
+        self._selector.register(connection, selectors.EVENT_READ, self._reading(connection))
+
+    def _read(self, connection: socket.socket, reading: Reading) -> None:
+        try:
+            size = connection.recv_into(self._view)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._warn(f"a sender broke its connection off: {(error.strerror or str(error)).lower()}")
+            size = 0
+        try:
+            if size:
+                self._pass_on(reading, size)
+            else:
+                self._end(connection, reading)
+        except NotABlockError as error:
+            self._warn(f"closed a connection: {error}")
+            self._selector.unregister(connection)
+            connection.close()
+
+    def _pass_on(self, reading: Reading, size: int) -> None:
+        tally = self.tally
+        tally.last = time.monotonic()
+        tally.first = tally.first or tally.last
+        tally.bytes += size
+        data, messages = reading.take(self._view[:size], self._room())
+        # Counted before it is written: who has seen the data and then interrupts us finds it in the summary.
+        tally.messages += messages
+        if data:
+            self._output(data)
+        reading.settle()
+
+    def _end(self, connection: socket.socket, reading: Reading) -> None:
+        self._selector.unregister(connection)
+        connection.close()
+        self.tally.messages += reading.end()
+        if missing := reading.missing():
+            self._warn(
+                f"a connection ended in the middle of a frame: {screen.counted(missing, 'byte')} or more are missing"
+            )
+
+
+def write_all(descriptor: int, data: Data) -> None:
+    """Write all of `data`, however little the system takes at a time."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+@contextlib.contextmanager
+def opened(path: Path | None, *, emptied: bool) -> Iterator[int]:
+    """Yield the descriptor of a file, or that of standard output where `path` is None."""
+    if path is None:
+        yield _STDOUT
+    else:
+        with path.open("wb" if emptied else "ab", buffering=0) as file:
+            yield file.fileno()
+
+
+@click.command()
+@click.argument("address", metavar="HOST:PORT", type=AddressType())
+@click.option(
+    "--output",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write to this file (emptied first) instead of standard output.",
+)
+@click.option(
+    "--framing",
+    type=click.Choice(FRAMING_NAMES),
+    default="none",
+    show_default=True,
+    help="The header in front of each message, which is then printed on a line of its own; "
+    "with none, the bytes as they come, each line a message.",
+)
+@click.option("--messages", type=click.IntRange(1), help="Stop after this many messages.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Stop after this many seconds.")
+@click.option(
+    "--idle",
+    type=click.FloatRange(0, min_open=True),
+    help="Stop when, after the first data, nothing came for this many seconds.",
+)
+@click.option("--count-only", is_flag=True, help="Print only, at the end, how many messages came.")
+@click.option(
+    "--effectively-once",
+    is_flag=True,
+    help="Take what machida --effectively-once sends: each block is written when it is complete, confirmed, and "
+    "dropped when it comes again. An output file is not emptied but gone on with, behind the last block.",
+)
+@click.option(
+    "--remember",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --effectively-once: the file that says which blocks have come, for the next start.  "
+    "[default: OUTPUT.batches]",
+)
+@click.option("--quiet", is_flag=True, help="No summary at the end.")
+def command(  # noqa: PLR0913 - one argument for each option.
+    *,
+    address: Address,
+    path: Path | None,
+    framing: str,
+    messages: int | None,
+    seconds: float | None,
+    idle: float | None,
+    count_only: bool,
+    effectively_once: bool,
+    remember: Path | None,
+    quiet: bool,
+) -> None:
+    """Listen on an address and print what comes; port 0 picks a free port.
+
+    Ends with Ctrl-C, or as the options say. Without a framing, lines of several senders at once may mingle.
+
+    \b
+    wallaroo receive 127.0.0.1:7002
+    wallaroo receive 127.0.0.1:7002 --output counts.txt --idle 5
+    wallaroo receive 127.0.0.1:7002 --framing u32be --messages 1000
+    wallaroo receive 127.0.0.1:7002 --output counts.txt --effectively-once
+    """  # noqa: D301 - click wants the real character.
+    if remember and not effectively_once:
+        raise click.UsageError("--remember goes with --effectively-once.")
+    chosen = FRAMINGS.get(framing)
+    new_reading = partial(Frames, chosen) if chosen else Lines
+    goes_on = effectively_once and not count_only
+    with screen.plain_errors(), listen(address) as listener, opened(path, emptied=not goes_on) as descriptor:
+        write = _ignore if count_only else partial(write_all, descriptor)
+        blocks = None
+        if effectively_once:
+            file = descriptor if path and goes_on else None
+            record = Record(remember or (path.with_name(f"{path.name}.batches") if path and goes_on else None))
+            blocks = BlockOutput(write, record, new_reading, file)
+        receiver = Receiver(
+            listener,
+            write,
+            (lambda connection: Blocks(blocks, connection)) if blocks else (lambda _: new_reading()),
+            until=Until(messages, seconds, idle),
+        )
+        signal.signal(signal.SIGTERM, _interrupt)
+        # A reader that has seen enough (`| head`) and a person who presses Ctrl-C both end it as intended.
+        with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+            screen.say(f"listening on {address_of(listener)}")
+            receiver.run()
+        if count_only:
+            write_all(descriptor, f"{receiver.tally.messages}\n".encode())
+    if not quiet:
+        _report(receiver.tally, "message" if chosen else "line")
+        if blocks and blocks.repeats:
+            screen.say(f"dropped what had come before: {screen.counted(blocks.repeats, 'time')}")
+
+
+def _ignore(_data: Data) -> None:
+    """Take data that is only counted."""
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _report(tally: Tally, noun: str) -> None:
+    seconds = tally.last - tally.first
+    screen.say(
+        f"received {screen.counted(tally.messages, noun)} ({screen.counted(tally.bytes, 'byte')}) "
+        f"through {screen.counted(tally.connections, 'connection')} in {seconds:.2f} s"
+        f"{screen.rate(tally.messages, noun, seconds)}"
+    )

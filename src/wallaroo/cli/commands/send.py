@@ -1,0 +1,232 @@
+"""`wallaroo send`: messages handed over to a TCP source, which count as sent when it has confirmed them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+import click
+
+from wallaroo.cli import screen
+from wallaroo.cli.exit_codes import SEND_EXIT_CODES, exit_codes_help
+from wallaroo.cli.framing import FRAMING_NAMES, FRAMINGS, InputError
+from wallaroo.cli.network import Address, AddressType, NotConfirmedError, connect, end_stream, has_ended
+from wallaroo.cli.send_input import STDIN, Batch, Input, frames, limited, paced
+from wallaroo.errors import WallarooError
+
+
+@dataclass
+class Tally:
+    """What has been handed over to the operating system so far."""
+
+    messages: int = 0
+    bytes: int = 0
+
+    def __str__(self) -> str:
+        return f"{screen.counted(self.messages, 'message')} ({screen.counted(self.bytes, 'byte')})"
+
+
+def send(
+    connection: socket.socket,
+    batches: Iterable[Batch],
+    tally: Tally,
+    show: Callable[[Tally], None] = lambda _: None,
+    *,
+    wait: float | None = None,
+) -> None:
+    """Write every batch, keeping `tally` exact even when the connection breaks in the middle of one.
+
+    A receiver that takes nothing for `wait` seconds is given up; None or 0 means that it is not.
+    """
+    connection.settimeout(wait or None)
+    for batch in batches:
+        data = memoryview(b"".join(batch))
+        written = 0
+        try:
+            while written < len(data):
+                written += connection.send(data[written:])
+        except OSError as error:
+            tally.bytes += written
+            tally.messages += sum(end <= written for end in accumulate(map(len, batch)))
+            if isinstance(error, TimeoutError) and wait:
+                raise NotConfirmedError(f"the receiver has taken nothing for {wait:g} s: {_in_doubt(tally)}") from error
+            raise _broken(tally) from error
+        tally.bytes += written
+        tally.messages += len(batch)
+        show(tally)
+
+
+def finish(connection: socket.socket, tally: Tally, *, wait: float | None, on_wait: Callable[[], None]) -> bool:
+    """Say that nothing follows, and wait for the receiver to confirm; with `wait` 0, return False without waiting."""
+    try:
+        if wait != 0 and has_ended(connection):
+            raise NotConfirmedError(
+                f"the receiver ended its side of the connection before everything was sent, and so cannot confirm "
+                f"anything: {_in_doubt(tally)}. For one that always does so, write --wait 0"
+            )
+        confirmed = end_stream(connection, within=wait, on_wait=on_wait)
+    except OSError as error:
+        raise _broken(tally) from error
+    if wait and not confirmed:
+        raise NotConfirmedError(f"the receiver has not confirmed within {wait:g} s: {_in_doubt(tally)}")
+    return confirmed
+
+
+def _broken(tally: Tally) -> NotConfirmedError:
+    return NotConfirmedError(
+        f"the receiver broke the connection off: {_in_doubt(tally)}. An application that closes a connection says why"
+    )
+
+
+def _in_doubt(tally: Tally) -> str:
+    return f"{tally} had been handed over; none of them is confirmed, and some may have been accepted"
+
+
+@click.command(context_settings={"max_content_width": 110}, epilog=exit_codes_help(SEND_EXIT_CODES))
+@click.argument("address", metavar="HOST:PORT", type=AddressType())
+@click.option(
+    "--file",
+    "path",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+    default="-",
+    help="What to send; - (the default) is standard input.",
+)
+@click.option(
+    "--framing",
+    type=click.Choice(FRAMING_NAMES),
+    default="u32be",
+    show_default=True,
+    help="The header that holds each message's length; with none, the file is sent as it is.",
+)
+@click.option("--raw", is_flag=True, help="The file holds frames already: send it as it is.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Send this many messages a second, evenly.")
+@click.option("--repeat", type=click.IntRange(1), default=1, help="Send the file this many times.")
+@click.option("--limit", type=click.IntRange(1), help="Stop after this many messages.")
+@click.option(
+    "--retry",
+    type=click.FloatRange(0),
+    default=10,
+    show_default=True,
+    help="Keep trying to connect for this many seconds.",
+)
+@click.option(
+    "--wait",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="Wait so long for a receiver that takes nothing more, or does not confirm; 0: do not wait for it to confirm. "
+    "Default: as long as it takes.",
+)
+@click.option("--quiet", is_flag=True, help="Show nothing but errors.")
+def command(  # noqa: PLR0913 - one argument for each option.
+    *,
+    address: Address,
+    path: Path,
+    framing: str,
+    raw: bool,
+    rate: float | None,
+    repeat: int,
+    limit: int | None,
+    retry: float,
+    wait: float | None,
+    quiet: bool,
+) -> None:
+    """Send each line of a file, or of standard input, as a message over TCP.
+
+    At the end it waits for the receiver to confirm: a source closes the connection in good order when it has accepted
+    everything, and resets it otherwise.
+
+    \b
+    wallaroo send 127.0.0.1:7010 --file text.txt
+    wallaroo send 127.0.0.1:7010 --file text.txt --rate 1000 --repeat 10
+    wallaroo send 127.0.0.1:7010 --file frames.bin --raw --framing u16be
+    echo "why hello world" | wallaroo send 127.0.0.1:7010
+    """  # noqa: D301 - click wants the real character.
+    source = Input(None if str(path) == "-" else path, repeat)
+    if source.path is None and repeat > 1:
+        raise click.UsageError("--repeat needs --file: standard input can be read only once")
+
+    def on_wait() -> None:
+        if not quiet:
+            screen.say(f"waiting up to {retry:g} s for {address} to accept connections")
+
+    chosen = FRAMINGS.get(framing)
+    batches = paced(
+        limited((batch for stream in source.streams() for batch in frames(stream, chosen, raw=raw)), limit),
+        rate,
+    )
+    with screen.plain_errors(exit_codes=True):
+        source.check()
+        with connect(address, retry=retry, on_wait=on_wait) as connection:
+            _Sending(address, connection, wait=wait, quiet=quiet).run(batches, source, limit)
+
+
+class _Sending:
+    """Sends to one receiver, and says whether it is confirmed."""
+
+    def __init__(self, address: Address, connection: socket.socket, *, wait: float | None, quiet: bool) -> None:
+        self._address = address
+        self._connection = connection
+        self._wait = wait
+        self._quiet = quiet
+        self._tally = Tally()
+        self._started = time.monotonic()
+
+    def run(self, batches: Iterable[Batch], source: Input, limit: int | None) -> None:
+        """Send everything, wait for the confirmation, and report."""
+        try:
+            try:
+                self._send(batches, source, limit)
+            except InputError as error:
+                raise self._cut_short(error) from error
+            confirmed = self._finish()
+        except KeyboardInterrupt:
+            # The write that was interrupted may or may not have happened.
+            self._report("stopped: handed over at least", "none of them is confirmed")
+            sys.exit(130)
+        if confirmed:
+            self._report("sent", "all confirmed")
+        else:
+            self._report("handed over", "not waiting for a confirmation")
+
+    def _send(self, batches: Iterable[Batch], source: Input, limit: int | None) -> None:
+        # A bar would be drawn into what somebody types.
+        visible = not self._quiet and not (source.path is None and os.isatty(STDIN))
+        with screen.progress_bar("sending", "message", limit or source.size(), visible=visible) as bar:
+            send(
+                self._connection,
+                batches,
+                self._tally,
+                lambda now: bar(now.messages if limit else now.bytes, now.messages),
+                wait=self._wait,
+            )
+
+    def _finish(self) -> bool:
+        return finish(self._connection, self._tally, wait=self._wait, on_wait=self._on_wait)
+
+    def _on_wait(self) -> None:
+        if not self._quiet:
+            screen.say(
+                f"waiting for {self._address} to confirm {screen.counted(self._tally.messages, 'message')}: it closes "
+                f"the connection when it has accepted all of them"
+            )
+
+    def _cut_short(self, error: InputError) -> WallarooError:
+        """Return what to say of an input that cannot be sent to its end."""
+        before = f"{screen.counted(self._tally.messages, 'message')} sent before it"
+        try:
+            confirmed = self._finish()
+        except NotConfirmedError as doubt:
+            return NotConfirmedError(f"{error}, and {doubt}")
+        return WallarooError(f"{error} ({before}, {'confirmed' if confirmed else 'not confirmed'})")
+
+    def _report(self, done: str, outcome: str) -> None:
+        if not self._quiet:
+            seconds = time.monotonic() - self._started
+            pace = screen.rate(self._tally.messages, "message", seconds)
+            screen.say(f"{done} {self._tally} in {seconds:.2f} s{pace}; {outcome}")

@@ -1,0 +1,204 @@
+"""Options of the commands: their types, their checks, and the flags of the original that are accepted as they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import click
+
+from wallaroo.engine.delivery.error_policy import OnError
+from wallaroo.errors import WallarooError
+from wallaroo.ingress.limits import Limits
+from wallaroo.sizes import parse_size, readable_size
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _size(least: int, most: int | None = None) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
+    """Return a callback that reads sizes such as 64MiB, from `least` to `most` bytes."""
+
+    def read(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+        if text is None:
+            return None
+        try:
+            size = parse_size(text)
+        except WallarooError as error:
+            raise click.BadParameter(str(error), context, parameter) from error
+        if size < least:
+            reason = f"{text} is too little: it has to be {readable_size(least)} or more."
+        elif most is not None and size > most:
+            reason = f"{text} is too much: it can be {readable_size(most)} at the most."
+        else:
+            return size
+        raise click.BadParameter(reason, context, parameter)
+
+    return read
+
+
+_SIZES = {
+    "max_message_size": (_size(1, most=1 << 30), "The largest message; a longer one closes its connection."),
+    "max_log": (_size(1 << 20), "Disk space of each source's log; when it is used up, senders have to wait."),
+    "max_unfinished": (_size(1 << 20), "Memory for messages that have not come completely."),
+}
+
+
+_LESS = dict.fromkeys(("max_message_size", "max_unfinished"), ", or what there is memory for")
+
+
+def limit_options(command: Command) -> Command:
+    """Add the options to a command."""
+    usual = Limits()
+    for name, (callback, meaning) in reversed(_SIZES.items()):
+        command = click.option(
+            f"--{name.replace('_', '-')}",
+            callback=callback,
+            show_default=readable_size(getattr(usual, name)).replace(" ", "") + _LESS.get(name, ""),
+            metavar="SIZE",
+            help=meaning,
+        )(command)
+    return click.option(
+        "--max-connections",
+        type=click.IntRange(1),
+        show_default=str(usual.max_connections),
+        metavar="N",
+        help="Senders connected to each source at once; one more is closed at once.",
+    )(command)
+
+
+def limits_from(given: dict[str, Any]) -> Limits:
+    """Return the limits that a command was given.
+
+    >>> limits_from({"max_connections": 5, "max_log": None}).max_connections
+    5
+    """
+    chosen = {each.name: given[each.name] for each in fields(Limits) if given.get(each.name) is not None}
+    return Limits(**chosen, chosen=frozenset(chosen))
+
+
+_ADDRESS = r"(\[[\da-fA-F:.]+\]|[^\s/,:\[\]]+):\d+"
+_MASTERS = re.compile(
+    r"local(\[(\*|[1-9]\d*)(,[1-9]\d*)?\])?"
+    rf"|spark://{_ADDRESS}(,{_ADDRESS})*"
+    r"|yarn|k8s://\S+"
+)
+_HEAP = "spark.driver.memory"
+
+
+def master_url(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """Check what `--master` was given."""
+    if not _MASTERS.fullmatch(value):
+        raise click.BadParameter(
+            f"{value!r} is no Spark to run on. Write local[*] for this machine, local[4] for four of its cores, or "
+            "spark://host:7077 for a cluster."
+        )
+    return value
+
+
+def setting(
+    _context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    """Cut what `--spark-conf` was given into keys and values."""
+    return tuple(_key_and_value(text) for text in values)
+
+
+def _key_and_value(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise click.BadParameter(f"{text!r}: write KEY=VALUE, for example {_HEAP}=4g.")
+    if not key.startswith("spark."):
+        raise click.BadParameter(f"{key!r} is no setting of Spark's: their names begin with 'spark.'.")
+    if key == _HEAP and not re.fullmatch(r"[1-9]\d*[kmgKMG]", value):
+        raise click.BadParameter(f"{value!r} is no amount of memory for {key}. Write 4g, or 1500m.")
+    return key, value
+
+
+_WITH_VALUE = {
+    "--metrics": "-m",
+    "--control": "-c",
+    "--data": "-d",
+    "--my-control": "-x",
+    "--my-data": "-y",
+    "--external": "-e",
+    "--file": "-f",
+    "--event-log-file-size": "-l",
+    "--join": "-j",
+    "--stop-pause": "-u",
+    "--spike-seed": None,
+    "--spike-prob": None,
+    "--spike-margin": None,
+    "--phone-home": "-p",
+    "--resilience-dos-server": None,
+    "--ponythreads": None,
+}
+_SWITCHES = {
+    "--cluster-initializer": "-t",
+    "--log-rotation": None,
+    "--spike-drop": None,
+    "--run-with-resilience": None,
+    "--resilience-no-local-file-io": None,
+    "--resilience-enable-io-journal": None,
+    "--ponynoblock": None,
+    "--ponypinasio": None,
+}
+
+MEANINGLESS = {*_WITH_VALUE, *_SWITCHES}
+
+
+def original_flags(command: Command) -> Command:
+    """Add the original's flags to a command, out of sight of its help text."""
+    for flags, is_flag in ((_WITH_VALUE, False), (_SWITCHES, True)):
+        for long, short in flags.items():
+            names = (long, short) if short else (long,)
+            command = click.option(*names, is_flag=is_flag, hidden=True, default=None)(command)
+    return command
+
+
+def acknowledged(given: dict[str, Any]) -> str:
+    """Return the flags in use that mean nothing here, for one line to the user.
+
+    >>> acknowledged({"metrics": "127.0.0.1:5001", "cluster_initializer": True, "data": None})
+    '--metrics, --cluster-initializer'
+    """
+    used = (long for long in (*_WITH_VALUE, *_SWITCHES) if given.get(long[2:].replace("-", "_")) is not None)
+    return ", ".join(used)
+
+
+def policy(_context: click.Context, _parameter: click.Parameter, value: str) -> OnError:
+    """Check what `--on-error` was given."""
+    try:
+        return OnError.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+SHORTEST_SECONDS = 0.1
+_SECONDS = {"": 1e-9, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+def parse_duration(text: str) -> float:
+    """Return a span of time in seconds; a number alone has nanoseconds, as in the original.
+
+    >>> parse_duration("1.5min"), parse_duration("250ms"), parse_duration("1000000000")
+    (90.0, 0.25, 1.0)
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text)
+    if found is None or found[2] not in _SECONDS:
+        raise ValueError(f"{text!r} is not a span of time. Examples: 30s, 500ms, 2min, or nanoseconds as a number.")
+    return round(float(found[1]) * _SECONDS[found[2]], 9)
+
+
+def time_between_commits(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    """Read the option with the time between commits (a callback of click's)."""
+    if text is None:
+        return None
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, parameter) from error
+    if seconds < SHORTEST_SECONDS:
+        too_short = f"{text!r} is too short: a commit itself takes some hundredths of a second. Write 100ms."
+        raise click.BadParameter(too_short, context, parameter)
+    return seconds

@@ -1,0 +1,89 @@
+"""What can be wrong with decoders and encoders, and with what sources have in common. Checks yield a sentence each."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from wallaroo.introspection import a_kind_of, accepts, call_text, label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LONGEST_HEADER = 64
+
+
+def source_name_mistakes(name: Any) -> Iterator[str]:
+    """Check the name that a source config may have, or not."""
+    if name is not None and not (isinstance(name, str) and name):
+        yield f"the name of the source config must be a string; got {a_kind_of(name)}"
+
+
+def decoder_mistakes(decoder: Any) -> Iterator[str]:
+    """Check what frames the bytes of a source and makes messages of them."""
+    if inspect.isclass(decoder):
+        yield f"the decoder is the class {decoder.__name__}: write {decoder.__name__}() to make one"
+        return
+    if inspect.isroutine(decoder):
+        yield f"the decoder is the plain function {label(decoder)}: write @wallaroo.decoder above it"
+        return
+    lacking = [
+        method
+        for method in ("header_length", "payload_length", "decode")
+        if not callable(getattr(decoder, method, None))
+    ]
+    if lacking:
+        yield (
+            f"the decoder {label(decoder)} has no method {listed(lacking)}: a decoder is a function with "
+            "@wallaroo.decoder above it, or an object with header_length(), payload_length(bs) and decode(bs)"
+        )
+        return
+    yield from call_mistakes(decoder.payload_length, f"the decoder {label(decoder)}", "payload_length", "bs")
+    yield from call_mistakes(decoder.decode, f"the decoder {label(decoder)}", "decode", "bs")
+    yield from _header_length_mistakes(decoder)
+
+
+def _header_length_mistakes(decoder: Any) -> Iterator[str]:
+    where = f"header_length() of the decoder {label(decoder)}"
+    try:
+        length = decoder.header_length()
+    except Exception as error:  # noqa: BLE001 - it is the user's code, and whatever it raises is the user's to read
+        yield f"{where} failed with {type(error).__name__}: {error}"
+        return
+    if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= _LONGEST_HEADER:
+        yield (
+            f"{where} must return a whole number of bytes from 1 to {_LONGEST_HEADER}; it returned {a_kind_of(length)}"
+        )
+
+
+def encoder_mistakes(encoder: Any) -> Iterator[str]:
+    """Check what makes bytes of the outputs for a sink."""
+    if inspect.isclass(encoder):
+        yield f"the encoder is the class {encoder.__name__}: write {encoder.__name__}() to make one"
+    elif inspect.isroutine(encoder):
+        yield f"the encoder is the plain function {label(encoder)}: write @wallaroo.encoder above it"
+    elif not callable(getattr(encoder, "encode", None)):
+        yield (
+            f"the encoder {label(encoder)} has no method encode: an encoder is a function with "
+            "@wallaroo.encoder above it, or an object with encode(data)"
+        )
+    else:
+        yield from call_mistakes(encoder.encode, f"the encoder {label(encoder)}", "encode", "data")
+
+
+def call_mistakes(method: Any, owner: str, name: str, parameter: str) -> Iterator[str]:
+    """Check that a method, called `name`, of an object, called `owner`, can be called with one argument."""
+    if not accepts(method, 1):
+        yield (
+            f"{name} of {owner} must allow 1 argument, as in {name}({parameter}); it is written as "
+            f"{call_text(method, name)}"
+        )
+
+
+def listed(names: list[str]) -> str:
+    """Return the names of methods that are not there, in words that fit behind "has no method".
+
+    >>> listed(["encode"]), listed(["decode", "header_length"])
+    ('encode', 'decode and no header_length')
+    """
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and no {names[-1]}"

@@ -1,0 +1,74 @@
+"""Sources that make their messages themselves."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from typing import Any, overload
+
+from wallaroo.errors import WallarooParameterError
+from wallaroo.introspection import label
+
+_LENGTH = struct.Struct(">I")
+
+
+class PickleDecoder:
+    """Reads the messages of a generator back from the application's own log; nobody else can write there."""
+
+    def header_length(self) -> int:
+        """Return the number of bytes in front of each payload."""
+        return _LENGTH.size
+
+    def payload_length(self, bs: bytes) -> int:
+        """Return the number of payload bytes that follow the header `bs`."""
+        length: int = _LENGTH.unpack(bs)[0]
+        return length
+
+    def decode(self, bs: bytes) -> Any:
+        """Return the message in the payload `bs`."""
+        return pickle.loads(bs)
+
+
+class GenSourceConfig:
+    """A source that makes its messages itself: the first, and then each one from the one before.
+
+    It is written `GenSourceConfig(generator)` or `GenSourceConfig(name, generator)`. The arguments are kept as they
+    are given; building the application reports what is wrong with them.
+
+    Args:
+        name: The name of the source; that of its pipeline is what counts.
+        gen: An object, or a class of objects, with `initial_value()`, which returns the first message, and `apply(v)`,
+            which returns the one after `v`.
+
+    >>> class Numbers:
+    ...     def initial_value(self):
+    ...         return 1
+    ...     def apply(self, v):
+    ...         return v + 1
+    >>> config = GenSourceConfig("numbers", Numbers())
+    >>> config
+    GenSourceConfig(name='numbers', generator=Numbers(...))
+    >>> config.generator.apply(config.generator.initial_value())
+    2
+    """
+
+    @overload
+    def __init__(self, gen: Any) -> None: ...
+    @overload
+    def __init__(self, name: str, gen: Any) -> None: ...
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        names = ("gen",) if len(arguments) + len(named) == 1 else ("name", "gen")
+        given = {**dict(zip(names, arguments, strict=False)), **named}
+        if set(given) != set(names) or len(arguments) + len(named) != len(names):
+            shown = ", ".join([*map(label, arguments), *(f"{name}={label(value)}" for name, value in named.items())])
+            raise WallarooParameterError(
+                f"GenSourceConfig takes a generator, or a name and a generator; got ({shown}). A generator has "
+                "initial_value(), for the first message, and apply(v), for the one after v."
+            )
+        self.name: str | None = given.get("name")
+        self.generator: Any = given["gen"]
+        self.decoder = PickleDecoder()
+
+    def __repr__(self) -> str:
+        name = "" if self.name is None else f"name={self.name!r}, "
+        return f"GenSourceConfig({name}generator={label(self.generator)})"

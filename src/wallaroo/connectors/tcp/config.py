@@ -1,0 +1,135 @@
+"""Where messages come from and where outputs go."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, overload
+
+from wallaroo.addresses import port_number
+from wallaroo.errors import WallarooParameterError
+from wallaroo.introspection import label
+
+if TYPE_CHECKING:
+    from wallaroo.protocols import Decoder, Encoder
+
+
+@dataclass(eq=False)
+class _TCPAddress:
+    host: str
+    port: str | int
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The host, and the port as a number."""
+        return self.host, port_number(self.port)
+
+
+class TCPSourceConfig(_TCPAddress):
+    """A source that listens on a TCP address and takes messages from whoever connects.
+
+    It is written `TCPSourceConfig(host, port, decoder)`, with `parallelism` behind it or not, or, with a name in front,
+    `TCPSourceConfig(name, host, port, decoder)`, with the rest behind it or not. The arguments are kept as they are
+    given; building the application reports what is wrong with them.
+
+    Args:
+        name: The name of the source; that of its pipeline is what counts.
+        host: The address to listen on.
+        port: The port to listen on, as a string or a number; 0 lets the system pick a free one.
+        decoder: What frames and decodes the bytes: made with `@wallaroo.decoder`, or an object with
+            `header_length`, `payload_length` and `decode`.
+        valid: Kept for programs that give it; so are the ones below. Any number of senders may connect at once here,
+            and bytes are read as they come.
+        parallelism: How many senders the original listened to at once.
+        max_size: How many bytes the original read at once.
+        max_received_count: How many messages the original took at once.
+
+    >>> import wallaroo
+    >>> @wallaroo.decoder
+    ... def decode(bs):
+    ...     return bs.decode()
+    >>> config = TCPSourceConfig("127.0.0.1", "7010", decode)
+    >>> config
+    TCPSourceConfig(host='127.0.0.1', port='7010', decoder=<@wallaroo.decoder 'decode'>)
+    >>> config.address
+    ('127.0.0.1', 7010)
+    >>> TCPSourceConfig("orders", "127.0.0.1", "7010", decode).name
+    'orders'
+    """
+
+    @overload
+    def __init__(self, host: str, port: str | int, decoder: Decoder, parallelism: int = 10) -> None: ...
+    @overload
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        port: str | int,
+        decoder: Decoder,
+        valid: bool = True,  # noqa: FBT001, FBT002
+        parallelism: int = 10,
+        max_size: int = 16384,
+        max_received_count: int = 50,
+    ) -> None: ...
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        given = _source_arguments(arguments, named)
+        super().__init__(given["host"], given["port"])
+        self.name: str | None = given.get("name")
+        self.decoder: Decoder = given["decoder"]
+        self.valid: bool = given.get("valid", True)
+        self.parallelism: int = given.get("parallelism", 10)
+        self.max_size: int = given.get("max_size", 16384)
+        self.max_received_count: int = given.get("max_received_count", 50)
+
+    def __repr__(self) -> str:
+        name = "" if self.name is None else f"name={self.name!r}, "
+        return f"TCPSourceConfig({name}host={self.host!r}, port={self.port!r}, decoder={self.decoder!r})"
+
+
+_BEHIND_THE_DECODER = ("valid", "parallelism", "max_size", "max_received_count")
+
+
+def _source_arguments(arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments by name, whichever way they were given."""
+    without_name = _signature("host", "port", "decoder", optional=("parallelism",))
+    with_name = _signature("name", "host", "port", "decoder", optional=_BEHIND_THE_DECODER)
+    # Four arguments fit both ways; then the fourth tells: a degree of parallelism is a number, a decoder is not.
+    is_number = len(arguments) == 4 and isinstance(arguments[3], int)
+    for signature in (without_name, with_name) if is_number else (with_name, without_name):
+        try:
+            return signature.bind(*arguments, **named).arguments
+        except TypeError:
+            continue
+    shown = ", ".join([*map(label, arguments), *(f"{name}={label(value)}" for name, value in named.items())])
+    raise WallarooParameterError(
+        "TCPSourceConfig takes (host, port, decoder), or (name, host, port, decoder), and behind the decoder, where "
+        f"they are wanted, parallelism or {', '.join(_BEHIND_THE_DECODER)}; got ({shown})."
+    )
+
+
+def _signature(*names: str, optional: tuple[str, ...]) -> inspect.Signature:
+    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    needed = [inspect.Parameter(name, either) for name in names]
+    return inspect.Signature([*needed, *(inspect.Parameter(name, either, default=None) for name in optional)])
+
+
+@dataclass(eq=False)
+class TCPSinkConfig(_TCPAddress):
+    """A sink that connects to a TCP address and sends it the outputs.
+
+    The arguments are kept as they are given; building the application reports what is wrong with them.
+
+    Args:
+        host: The address to connect to.
+        port: The port to connect to, as a string or a number.
+        encoder: What turns an output into bytes: made with `@wallaroo.encoder`, or an object with `encode`.
+
+    >>> import wallaroo
+    >>> @wallaroo.encoder
+    ... def encode(data):
+    ...     return str(data).encode()
+    >>> TCPSinkConfig("127.0.0.1", 7002, encode).address
+    ('127.0.0.1', 7002)
+    """
+
+    encoder: Encoder

@@ -1,0 +1,83 @@
+"""The TCP sink for receivers that confirm: blocks travel in frames with their ids, each confirmed by the receiver.
+
+docs/reference/wire-formats.md describes the frames for those who write a receiver.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+import time
+import uuid
+from struct import Struct
+
+from wallaroo.connectors.output_block import OutputBlock
+from wallaroo.connectors.tcp.sink import TcpSink
+from wallaroo.notices import Notice, ThrottledNotice
+
+_PATIENCE_SECONDS = 10.0
+_ENDED = "it closed the connection without confirming the block"
+
+
+class ConfirmedTcpSink(TcpSink):
+    """Sends framed blocks to a receiver at (host, port); `application` is the id of the state that they come from."""
+
+    def __init__(self, host: str, port: int, stopping: threading.Event, notice: Notice, *, application: str) -> None:
+        super().__init__(host, port, stopping, notice)
+        self._stream = stream_id(application, self.name)
+        self._unconfirmed = ThrottledNotice(notice)
+
+    def _transmit(self, connection: socket.socket, block: OutputBlock) -> None:
+        header = HEADER.pack(MAGIC, self._stream, block.number, block.size)
+        for part in (header, *block.bodies):
+            self._send(connection, part, lambda _size: _raise_if_ended(connection))
+        [number] = ANSWER.unpack(self._answer(connection))
+        if number != block.number:
+            raise ConnectionError(f"it confirmed {number} instead of block {block.number}")
+        self._unconfirmed.is_over(f"The receiver at {self.name} has confirmed the block.")
+
+    def _answer(self, connection: socket.socket) -> bytes:
+        answer = b""
+        progress = time.monotonic()
+        while len(answer) < ANSWER.size:
+            try:
+                some = connection.recv(ANSWER.size - len(answer))
+            except TimeoutError:
+                self._give_up_if_stuck(progress)
+                if time.monotonic() - progress > _PATIENCE_SECONDS:
+                    self._unconfirmed.begins(
+                        f"The receiver at {self.name} was sent a block {_PATIENCE_SECONDS:g} seconds ago and has not "
+                        "confirmed it. Is it one for --effectively-once?"
+                    )
+            else:
+                if not some:
+                    raise ConnectionError(_ENDED)
+                answer += some
+        return answer
+
+
+def _raise_if_ended(connection: socket.socket) -> None:
+    """Raise an error if the receiver has ended its side: then it can read what it likes, and never confirm it."""
+    look = select.poll()
+    look.register(connection, select.POLLIN)
+    if look.poll(0) and not connection.recv(1, socket.MSG_PEEK):
+        raise ConnectionError(_ENDED)
+
+
+MAGIC = b"WAL1"
+HEADER = Struct(">4s16sQQ")
+"""`MAGIC`, the stream, the block's number, the length of the block."""
+ANSWER = Struct(">Q")
+"""The number of the block that the receiver has."""
+
+
+def stream_id(application: str, sink: str) -> bytes:
+    """Return the name of what an application sends to a sink: the same as long as its state lives.
+
+    `application` is the id of that state.
+
+    >>> len(stream_id("6f1c3f0d8a3b4b0f9d0a6a1f2f3e4d5c", "127.0.0.1:7002"))
+    16
+    """
+    return uuid.uuid5(uuid.UUID(application), sink).bytes

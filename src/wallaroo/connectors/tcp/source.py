@@ -1,0 +1,161 @@
+"""The TCP source: listens, frames what senders send, and holds them back while the log takes no more."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from typing import TYPE_CHECKING, Any
+
+from wallaroo.connectors.tcp.connection import Connection
+from wallaroo.connectors.tcp.sockets import open_sockets
+from wallaroo.errors import WallarooError
+from wallaroo.ingress.framing import Framer, FramingError
+from wallaroo.ingress.limits import ACCEPTED_AT_ONCE
+from wallaroo.introspection import instance_of
+from wallaroo.notices import ConnectionSummary
+
+if TYPE_CHECKING:
+    from wallaroo.connectors.base import IntakeContext, SourceLog
+
+LISTEN_BACKLOG = 1024
+REST_BYTES = 64 << 20
+"""How much is taken in at the end of what has arrived already: senders that never stop could keep us for ever."""
+
+# How many turns of the event loop connections that the kernel has accepted already get to be picked up.
+_LAST_TURNS = 100
+_TURNS_TO_CONNECT = 5
+
+
+class TcpSource:
+    """Appends what its connections receive to the log of its source."""
+
+    def __init__(self, address: tuple[str, int], decoder: Any, log: SourceLog, context: IntakeContext) -> None:
+        self._address = address
+        self._decoder = instance_of(decoder)
+        self._log = log
+        self._limits = context.limits
+        self._unfinished = context.unfinished
+        self._closings = ConnectionSummary(log.name, context.notice)
+        self._servers: list[asyncio.Server] = []
+        self._open: set[Connection] = set()
+        self._closed = False
+        try:
+            # A decoder that cannot work is found out now rather than with the first connection.
+            self._framer()
+        except FramingError as error:
+            raise WallarooError(f"Pipeline {log.name!r} cannot frame its messages: {error}.") from error
+
+    async def start(self) -> tuple[str, int]:
+        """Listen; return the address."""
+        sockets = open_sockets(self._log.name, *self._address)
+        address: tuple[str, int] = sockets[0].getsockname()[:2]
+        loop = asyncio.get_running_loop()
+        for sock in sockets:
+            self._servers.append(await loop.create_server(self._accepted, sock=sock, backlog=ACCEPTED_AT_ONCE))
+            # How many may queue up is another matter; asyncio has one number for both.
+            sock.listen(LISTEN_BACKLOG)
+        return address
+
+    def _accepted(self) -> Connection:
+        return Connection(self, self._framer(), self._unfinished)
+
+    def _framer(self) -> Framer:
+        return Framer(self._decoder, self._limits.max_message_size)
+
+    @property
+    def connections(self) -> int:
+        """Return how many senders are connected."""
+        return len(self._open)
+
+    @property
+    def has_written_all(self) -> bool:
+        """Return whether everything that was received is in the log."""
+        return self._log.has_written_all
+
+    def opened(self, connection: Connection) -> None:
+        """Take note of a new connection, or close it if there are too many, or if nothing is accepted any more."""
+        if self._closed:
+            connection.close()
+            return
+        if len(self._open) >= self._limits.max_connections:
+            connection.give_up(
+                "one too many",
+                f": {len(self._open):,} are open already, and more are not accepted (--max-connections).",
+            )
+            return
+        self._open.add(connection)
+        if self._log.held_back:
+            connection.hold(self)
+
+    def received(self, payloads: list[bytes]) -> None:
+        """Append messages to the log."""
+        self._log.received(payloads)
+
+    def closed(self, connection: Connection) -> None:
+        """Take note that a connection is closed, and tell if it was closed inside a message."""
+        self._open.discard(connection)
+        if connection.pending:
+            self._closings.tell(
+                connection.peer,
+                "inside a message",
+                f" inside a message: {connection.pending} bytes of an unfinished message were dropped.",
+            )
+
+    def refused(self, connection: Connection, kind: str, reason: str) -> None:
+        """Tell why a connection is closed."""
+        self._closings.tell(connection.peer, kind, reason)
+
+    def hold(self) -> None:
+        """Read nothing more; TCP holds the senders back."""
+        for connection in self._open:
+            connection.hold(self)
+
+    def release(self) -> None:
+        """Read again."""
+        for connection in self._open:
+            connection.release(self)
+
+    async def drain(self) -> None:
+        """Stop to listen, take what has arrived already, and close the connections."""
+        for _ in range(_LAST_TURNS):
+            if not self._connections_waiting():
+                break
+            await asyncio.sleep(0)
+        for server in self._servers:
+            server.close()
+        # It takes the event loop a few turns to go from an accepted socket to a connection.
+        for _ in range(_TURNS_TO_CONNECT):
+            await asyncio.sleep(0)
+        self._read_rest()
+        for _ in range(_LAST_TURNS):
+            if not self._open:
+                break
+            await asyncio.sleep(0)
+
+    def close(self) -> None:
+        """Stop to listen, and close the connections."""
+        self._closed = True
+        for server in self._servers:
+            server.close()
+        for connection in self._open:
+            connection.close()
+        self._closings.close()
+
+    def _read_rest(self) -> None:
+        """Read what has already arrived on the connections, in turns, and close them."""
+        left = REST_BYTES
+        reading = list(self._open)
+        while reading and left > 0 and self._log.has_written_all:
+            connection = reading.pop(0)
+            if taken := connection.read_rest(left):
+                left -= taken
+                reading.append(connection)
+        for connection in list(self._open):
+            connection.close()
+
+    def _connections_waiting(self) -> bool:
+        poll = select.poll()
+        for server in self._servers:
+            for sock in server.sockets:
+                poll.register(sock.fileno(), select.POLLIN)
+        return bool(poll.poll(0))

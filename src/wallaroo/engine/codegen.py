@@ -1,0 +1,79 @@
+"""Writes loops over messages as Python source and compiles them, once for each line of steps in a worker.
+
+A chain of function calls for each message costs as much as many a user's function does. One loop with the user's
+functions called in its body, and nothing else, costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+_numbers = count(1)
+
+
+class GeneratedLoop:
+    """A function under construction: its lines of source, and the objects that they speak of.
+
+    >>> loop = GeneratedLoop("messages")
+    >>> with loop.block("for message in messages:"):
+    ...     loop.line(f"{loop.name(print, 'show')}(message)")
+    >>> loop.compiled()(["a", "b"])
+    a
+    b
+    """
+
+    def __init__(self, parameters: str) -> None:
+        self._parameters = parameters
+        self._lines: list[str] = []
+        self._objects: dict[str, Any] = {}
+        self._depth = 2
+
+    def line(self, text: str) -> None:
+        """Add a line."""
+        self._lines.append("    " * self._depth + text)
+
+    @contextlib.contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Put the lines that are added meanwhile under `head`."""
+        self.line(head)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def name(self, thing: Any, hint: str) -> str:
+        """Return a name for an object of any kind."""
+        name = f"{hint}_{len(self._objects)}"
+        self._objects[name] = thing
+        return name
+
+    def variable(self, hint: str) -> str:
+        """Return a variable that nothing else uses."""
+        return self.name(None, hint)
+
+    @property
+    def is_deep(self) -> bool:
+        """Tell whether the source is indented so far that the rest should be a loop of its own: Python has limits."""
+        return self._depth > 30
+
+    def compiled(self, *, shown: bool = True) -> Callable[..., Any]:
+        """Return the function. Where its lines are to be `shown` by profilers and debuggers, they are kept for ever."""
+        # What is bound by a surrounding function is found faster than a global.
+        source = "\n".join(
+            [
+                f"def make({', '.join(self._objects)}):",
+                f"    def run({self._parameters}):",
+                *self._lines,
+                "    return run",
+            ]
+        )
+        file = f"<wallaroo loop {next(_numbers)}>"
+        namespace: dict[str, Any] = {}
+        exec(compile(source, file, "exec"), namespace)  # noqa: S102 - source that was written above, of names only
+        run: Callable[..., Any] = namespace["make"](**self._objects)
+        if shown:
+            linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        return run

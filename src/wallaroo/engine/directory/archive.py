@@ -1,0 +1,78 @@
+"""Starting fresh without deleting anything: what is in an application's directory goes into a folder inside it.
+
+The folder has another name while things are moved, so that a crash in between leaves no half of an application behind:
+whoever opens the directory next moves the rest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import chain, count
+from pathlib import Path
+
+from wallaroo.ingress.log.format import sync_directory
+
+LOCK = "lock"
+OWN = (
+    "commit.json",
+    "dead-letters.jsonl",
+    "java",
+    "layout.json",
+    "ledger",
+    "log",
+    "logs",
+    "modules.zip",
+    "plan.json",
+    "replays.jsonl",
+    "scratch",
+    "sequence",
+    "states",
+    # Of earlier versions.
+    "checkpoint",
+    "damaged",
+    "plan.pickle",
+    "source.json",
+)
+"""What an application has in its directory. Whatever else is there is somebody else's."""
+_DONE = "before-"
+_UNDER_WAY = "being-set-aside-"
+
+
+def set_aside(directory: Path) -> Path | None:
+    """Move what an application has in `directory`, but for its lock, to a new folder; return that, None without any."""
+    if all(entry.is_dir() and not any(entry.iterdir()) for entry in _entries(directory)):
+        return None
+    done = free_name(directory / (_DONE + time.strftime("%Y-%m-%dT%H-%M-%S")))
+    (directory / done.name.replace(_DONE, _UNDER_WAY)).mkdir(mode=0o700)
+    sync_directory(directory)
+    return finish_setting_aside(directory)
+
+
+def finish_setting_aside(directory: Path) -> Path | None:
+    """Move what a crash has left to be moved; return where everything is now, None if nothing was under way."""
+    under_way = next(directory.glob(f"{_UNDER_WAY}*"), None)
+    if under_way is None:
+        return None
+    for entry in _entries(directory):
+        entry.rename(free_name(under_way / entry.name))
+    done = directory / under_way.name.replace(_UNDER_WAY, _DONE)
+    under_way.rename(done)
+    sync_directory(directory)
+    return done
+
+
+def is_set_aside(name: str) -> bool:
+    """Tell whether a folder of this name has been set aside, or is being filled."""
+    return name.startswith((_DONE, _UNDER_WAY))
+
+
+def _entries(directory: Path) -> Iterator[Path]:
+    """Yield what is to be moved."""
+    yield from (directory / name for name in OWN if (directory / name).exists())
+
+
+def free_name(path: Path) -> Path:
+    """Return this path, or the first one with a number behind it that does not exist: nothing is ever replaced."""
+    names = (path.with_name(f"{path.name}-{number}") for number in count(2))
+    return next(free for free in chain([path], names) if not free.exists())

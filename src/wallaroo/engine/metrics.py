@@ -1,0 +1,232 @@
+"""What a run counts, in one place: taken block by block, never message by message.
+
+What the sources count is asked of the ingress (`IngressClient.status`), and what the states take of the commits; both
+are put in when somebody wants to see everything.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NotRequired, TypedDict
+
+from wallaroo.engine.state_heads import StateSize
+from wallaroo.engine.transport.dead_letter_record import Letter
+from wallaroo.ingress.sequence import SequencedBlock
+
+if TYPE_CHECKING:
+    from wallaroo.ingress.source import SourceStatus
+
+_DELAY_CLASSES = 18
+"""From one millisecond to two minutes, each twice as long as the one before; one without a limit follows."""
+
+
+class SourceCounts(TypedDict):
+    """Of one source. All but the first are missing where the ingress does not answer."""
+
+    messages: int
+    """How many are in the blocks that have been delivered."""
+    accepted_messages: NotRequired[int]
+    """Since the ingress process was started, which may be later than the run; so are the bytes."""
+    accepted_bytes: NotRequired[int]
+    backlog_bytes: NotRequired[int]
+    """Of accepted messages whose outputs have not been delivered."""
+    log_bytes: NotRequired[int]
+    """What the log takes on the disk."""
+    connections: NotRequired[int]
+
+
+class SinkCounts(TypedDict):
+    """What one sink was sent."""
+
+    messages: int
+    bytes: int
+
+
+class StateCounts(TypedDict):
+    """What one state is made of since the last commit."""
+
+    buckets: int
+    entries: int
+    bytes: int
+
+
+class DelayCounts(TypedDict):
+    """How long blocks with messages took, from when they were cut to when they were delivered."""
+
+    last_seconds: float
+    longest_seconds: float
+    sum_seconds: float
+    blocks: list[tuple[float | None, int]]
+    """How many took so many seconds at the most, and longer than the ones before; the last have no limit."""
+
+
+class Snapshot(TypedDict):
+    """Everything that is counted, as plain data that JSON can have."""
+
+    seconds: float
+    """For how long it has been counted."""
+    blocks: int
+    """How many have been delivered."""
+    commits: int
+    restarts: int
+    """How often the query was started again after a failure."""
+    delays: DelayCounts
+    sources: dict[str, SourceCounts]
+    sinks: dict[str, SinkCounts]
+    dead_letters: dict[str, int]
+    """By pipeline and step."""
+    states: dict[str, StateCounts]
+    state_files_bytes: int
+    """What the states take on the disk, with what has been replaced and shares a file with something else."""
+
+
+@dataclass
+class Delays:
+    """How long blocks took: the last, the longest, and how many in each class.
+
+    >>> delays = Delays()
+    >>> for seconds in (0.0002, 0.001, 0.003, 1000):
+    ...     delays.add(seconds)
+    >>> [each for each in delays.as_data()["blocks"] if each[1]]
+    [(0.001, 2), (0.004, 1), (None, 1)]
+    """
+
+    last: float = 0.0
+    longest: float = 0.0
+    total: float = 0.0
+    _classes: list[int] = field(default_factory=lambda: [0] * (_DELAY_CLASSES + 1))
+
+    def add(self, seconds: float) -> None:
+        """Count a block."""
+        self.last = seconds
+        self.longest = max(self.longest, seconds)
+        self.total += seconds
+        # A power of two belongs to the class that it ends.
+        whole = math.ceil(seconds * 1000)
+        self._classes[min(max(whole - 1, 0).bit_length(), _DELAY_CLASSES)] += 1
+
+    def as_data(self) -> DelayCounts:
+        """Return it as plain data."""
+        limits = [*(2**power / 1000 for power in range(_DELAY_CLASSES)), None]
+        return DelayCounts(
+            last_seconds=self.last,
+            longest_seconds=self.longest,
+            sum_seconds=self.total,
+            blocks=list(zip(limits, self._classes, strict=True)),
+        )
+
+
+@dataclass
+class Metrics:
+    """What has happened since the start of a run; a block that is computed again counts once. For any threads.
+
+    >>> counts = Metrics()
+    >>> counts.sent("127.0.0.1:7002", messages=3, size=12)
+    >>> counts.messages_out
+    3
+    """
+
+    blocks: int = 0
+    commits: int = 0
+    restarts: int = 0
+    """How often the query was started again after a failure."""
+    delays: Delays = field(default_factory=Delays)
+    messages_in: Counter[str] = field(default_factory=Counter)
+    """By source."""
+    sent_messages: Counter[str] = field(default_factory=Counter)
+    """By sink, as are the bytes."""
+    sent_bytes: Counter[str] = field(default_factory=Counter)
+    dead_letters: Counter[str] = field(default_factory=Counter)
+    """By pipeline and step."""
+    _began: float = field(default_factory=time.monotonic)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def messages_out(self) -> int:
+        """Return how many messages all sinks were sent."""
+        return self.sent_messages.total()
+
+    @property
+    def errors(self) -> int:
+        """Return how many messages became dead letters."""
+        return self.dead_letters.total()
+
+    def delivered(self, block: SequencedBlock, sources: list[str]) -> None:
+        """Count a block that has been delivered for the first time."""
+        with self._lock:
+            self.blocks += 1
+            for each in block.ranges:
+                self.messages_in[sources[each.source]] += each.end - each.first
+            if block.ranges:
+                # One without messages only shows that all is well; the first of all waits until classes are loaded.
+                self.delays.add(max(time.time_ns() - block.time_ns, 0) / 1e9)
+
+    def sent(self, sink: str, messages: int, size: int) -> None:
+        """Count what a sink was sent."""
+        with self._lock:
+            self.sent_messages[sink] += messages
+            self.sent_bytes[sink] += size
+
+    def failed(self, letters: list[Letter]) -> None:
+        """Count dead letters."""
+        with self._lock:
+            self.dead_letters.update(f"{letter['pipeline']}: {letter['step']}" for letter in letters)
+
+    def committed(self) -> None:
+        """Count a commit."""
+        with self._lock:
+            self.commits += 1
+
+    def restarted(self) -> None:
+        """Count a start of the query after a failure."""
+        with self._lock:
+            self.restarts += 1
+
+    def snapshot(
+        self,
+        sources: Mapping[str, SourceStatus] | None = None,
+        states: Mapping[str, StateSize] | None = None,
+        state_files_bytes: int = 0,
+    ) -> Snapshot:
+        """Return everything, with what the ingress has said of the sources, and the commits of the states."""
+        asked = sources or {}
+        with self._lock:
+            return Snapshot(
+                seconds=time.monotonic() - self._began,
+                blocks=self.blocks,
+                commits=self.commits,
+                restarts=self.restarts,
+                delays=self.delays.as_data(),
+                sources={
+                    name: _source_counts(self.messages_in[name], asked.get(name))
+                    for name in sorted({*self.messages_in, *asked})
+                },
+                sinks={
+                    name: SinkCounts(messages=messages, bytes=self.sent_bytes[name])
+                    for name, messages in self.sent_messages.items()
+                },
+                dead_letters=dict(self.dead_letters),
+                states={
+                    name: StateCounts(buckets=size.buckets, entries=size.entries, bytes=size.bytes)
+                    for name, size in (states or {}).items()
+                },
+                state_files_bytes=state_files_bytes,
+            )
+
+
+def _source_counts(delivered: int, status: SourceStatus | None) -> SourceCounts:
+    if status is None:
+        return SourceCounts(messages=delivered)
+    return SourceCounts(
+        messages=delivered,
+        accepted_messages=status["total_messages"],
+        accepted_bytes=status["total_bytes"],
+        backlog_bytes=status["backlog_bytes"],
+        log_bytes=status["log_bytes"],
+        connections=status["connections"],
+    )

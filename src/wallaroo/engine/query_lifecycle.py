@@ -1,0 +1,209 @@
+"""The part of a run that Spark does: a session, and in it one life of the query after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from wallaroo.channels import host_and_port, joined
+from wallaroo.engine.delivery.collector import Collector, Expected
+from wallaroo.engine.delivery.egress import Egress
+from wallaroo.engine.delivery.worker_deaths import WorkerDeaths
+from wallaroo.engine.directory.home import Home
+from wallaroo.engine.failure import Failure, Kind
+from wallaroo.engine.plan import Plan
+from wallaroo.engine.spark.driver_address import DriverAddress
+from wallaroo.engine.spark.error_messages import cannot_go_on, failure_of_query, last_words
+from wallaroo.engine.spark.query import ON_A_CLUSTER, ON_ONE_MACHINE, REAL_TIME
+from wallaroo.engine.spark.session import SparkOptions, spark_session
+from wallaroo.engine.spark.slots import free_slots_of, slots_of, tasks_of_a_stage, tasks_that_fit
+from wallaroo.engine.state_heads import BucketName
+from wallaroo.engine.transport.plan_file import PlanRef, bundle_modules
+from wallaroo.notices import Notice
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+Answer = TypeVar("Answer")
+
+_MOST_TASKS_BY_DEFAULT = 8
+_END_SECONDS = 2.0
+"""How long to wait for the line of a worker to end that has made the query fail: it was before Spark could notice."""
+
+
+class QueryEnvironment(NamedTuple):
+    """What the tasks of the query talk to."""
+
+    home: Home
+    folder: Path
+    """Of this run."""
+    java: str
+    token: str
+    egress: Egress
+    collector: Collector
+    deaths: WorkerDeaths
+    blocks: str
+    """Where blocks are handed out."""
+    messages: str
+    """Where messages are fetched from; where it is empty, they are read from the logs of this machine."""
+    notes: Path | None
+    reach: DriverAddress | None
+    """Where the workers of a cluster find this machine; None where all of them are here."""
+
+
+class QueryLifecycle:
+    """Spark's session and query, both of which are replaced when they are lost."""
+
+    def __init__(
+        self, plan: Plan, spark: SparkOptions, workers: int | None, around: QueryEnvironment, warn: Notice
+    ) -> None:
+        self._plan = plan
+        self._spark = spark
+        self._asked = workers
+        self._around = around
+        self._warn = warn
+        self._stages = len(plan.layout.levels) + 1
+        self.learned = False
+        """Whether the last death says more than what was known before."""
+        self._opened = contextlib.ExitStack()
+        self._java = around.java
+        self._ref = PlanRef.write(plan, around.home.for_spark / "plan.json")
+        self._tasks = self._most_tasks = workers or cores(spark.master)
+        if not spark.local:
+            self._ref = self._ref.with_parcel()
+
+    def start(self) -> None:
+        """Start Spark, and the first life of the query."""
+        self._start_session()
+        if not self._spark.local:
+            context = self._session.sparkContext
+            self._tasks = tasks_of_a_stage(lambda: slots_of(context), self._stages, self._asked)
+            self._most_tasks = self._tasks
+        self._start_query()
+
+    def start_again(self) -> None:
+        """Start the query again from the last commit; Spark, too, where it is gone."""
+        if self.is_active() is None:
+            self._opened.close()
+            self._start_session()
+        else:
+            self._query.stop()
+        self._start_query()
+
+    def close(self) -> None:
+        """Stop the query, and Spark."""
+        with contextlib.suppress(Exception):
+            self._query.stop()
+        self._opened.close()
+
+    def is_active(self) -> bool | None:
+        """Tell whether the query runs; None where there is no Spark any more to ask."""
+        return _answer_to(lambda: bool(self._query.isActive))
+
+    def failure(self) -> Failure:
+        """Return why the query does not run any more; where a worker died, take note of what it was at."""
+        self.learned = False
+        told = _answer_to(lambda: failure_of_query(self._query))
+        if told is None:
+            return Failure(Kind.LOST, last_words(self._around.home))
+        if told.kind != Kind.LOST:
+            return told  # The JVM has failed by itself, and has ended the workers.
+        end = self._around.collector.first_end(_END_SECONDS)
+        if end is None:
+            return told
+        if end.failure is not None:
+            return end.failure
+        if end.death is not None:
+            self.learned = self._around.deaths.take(end.death)
+        return told
+
+    def _start_session(self) -> None:
+        spark, around = self._spark, self._around
+        if spark.local:
+            # All tasks of all stages run at the same time. The second number is that of attempts at a task.
+            spark = replace(spark, master=f"local[{self._tasks * self._stages},1]")
+        spark = replace(spark, conf=REAL_TIME | (ON_ONE_MACHINE if spark.local else ON_A_CLUSTER) | spark.conf)
+        name = self._plan.application.name
+        self._session = self._opened.enter_context(
+            spark_session(name, around.home, spark, self._java, around.folder, self._warn)
+        )
+        if not spark.local:
+            assert self._plan.program is not None
+            bundle = bundle_modules(around.home.path / "modules.zip", self._plan.program.module, self._warn)
+            if bundle:
+                self._session.sparkContext.addPyFile(str(bundle))
+
+    def _start_query(self) -> None:
+        from wallaroo.engine.spark.query import start_query  # noqa: PLC0415 - imports Spark
+        from wallaroo.engine.stages.tasks import TaskSettings  # noqa: PLC0415
+
+        around = self._around
+        attempt = secrets.token_hex(8)
+        address = around.collector.address
+        if around.reach:
+            address = joined(around.reach.told, host_and_port(address)[1])
+            self._fit_to_cluster()
+        start = around.egress.begin(attempt, self._expected())
+        self._session.conf.set("spark.sql.shuffle.partitions", self._tasks)
+        settings = TaskSettings(
+            plan=self._ref,
+            address=address,
+            token=around.token,
+            attempt=attempt,
+            partitions=self._tasks,
+            readers=self._tasks,
+            levels=self._stages - 1,
+            states=str(around.home.states),
+            messages=around.messages,
+            notes=str(around.notes or ""),
+        )
+        # Spark's own notes of where it is are of no use behind this attempt: the commit says where to begin.
+        notes = around.folder / "query" / attempt
+        self._query: StreamingQuery = start_query(self._session, settings, around.blocks, start, notes)
+
+    def _fit_to_cluster(self) -> None:
+        """Wait until the tasks of the last attempt are gone; if executors are gone for good, go on with fewer tasks."""
+        context = self._session.sparkContext
+        tasks = tasks_that_fit(lambda: free_slots_of(context), self._stages, self._most_tasks)
+        if not tasks:
+            raise cannot_go_on("the cluster has no room for it any more", self._around.home)
+        if tasks < self._tasks:
+            self._warn(f"Each stage goes on with {tasks} of {self._most_tasks} workers: the cluster has lost cores.")
+        self._tasks = tasks
+
+    def _expected(self) -> Expected:
+        """Return what the tasks of the next attempt hand in."""
+        plan, levels, tasks = self._plan, self._stages - 1, self._tasks
+
+        def owner(name: BucketName) -> tuple[int, int] | None:
+            # A state that is no longer used is kept, and nobody's.
+            state = plan.layout.states.get(name[0])
+            return None if state is None else (state.level, plan.placement(name[0], tasks)(name[1]))
+
+        return Expected(tasks if levels else 1, tasks * max(levels, 1), owner)
+
+
+def _answer_to(question: Callable[[], Answer]) -> Answer | None:
+    """Return what Spark answers, None where it is gone, or goes meanwhile."""
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark, which only a run needs
+
+    try:
+        return question()
+    except (Py4JError, OSError):
+        return None
+
+
+def cores(master: str) -> int:
+    """Return how many tasks a stage has on one machine, where nobody says.
+
+    >>> cores("local[3]")
+    3
+    """
+    named = re.fullmatch(r"local\[(\d+)\]", master)
+    return int(named[1]) if named else min(os.cpu_count() or 1, _MOST_TASKS_BY_DEFAULT)

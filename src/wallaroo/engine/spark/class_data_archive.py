@@ -1,0 +1,65 @@
+"""A class-data archive for Spark's JVM: half of the time that a start takes goes into loading its classes.
+
+The first run writes the classes it used into an archive when it ends; later runs map it into memory. The JVM itself
+checks that an archive fits its classpath, and goes without where it does not: where Spark has been installed again,
+say. So an archive carries in its name which files it was made of, and takes the place of those made of others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from wallaroo.permissions import stranger
+
+_QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xshare:auto"
+
+
+class ClassDataArchive:
+    """The archive for one Java and one Spark, in the user's cache folder."""
+
+    def __init__(self, java_home: str, spark_home: str, spark_version: str, cache: Path | None) -> None:
+        """Find out which archive fits; without a `cache` there is none."""
+        folder = cache or Path()
+        java = Path(java_home, "bin", "java").resolve()
+        # An archive of ours goes on top of the one that comes with a JDK; small runtimes come without.
+        comes_with_one = (java.parent.parent / "lib" / "server" / "classes.jsa").exists()
+        self._possible = comes_with_one and cache is not None
+        self._place = f"spark-{_short_hash(java, spark_home)}"
+        files = [java, *sorted(Path(spark_home, "jars").glob("*.jar"))]
+        stamps = [(file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in files]
+        self._path = folder / f"{self._place}-{_short_hash(spark_version, stamps)}.jsa"
+        self._new = self._path.with_suffix(f".{os.getpid()}")
+
+    def java_options(self) -> str:
+        """Return the options that use the archive, or have it written when there is none yet."""
+        if not self._possible:
+            return ""
+        if _is_trusted(self._path):
+            return f'-XX:SharedArchiveFile="{self._path}" {_QUIET}'
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError:
+            return ""  # Without a place for it one starts as before.
+        return f'-XX:ArchiveClassesAtExit="{self._new}" {_QUIET}'
+
+    def keep(self) -> None:
+        """Put what the JVM wrote, if it did, where the next run looks for it; call it after the JVM has ended."""
+        if self._possible and _is_trusted(self._new):
+            self._new.replace(self._path)
+            for other in self._path.parent.glob(f"{self._place}-*.jsa"):
+                if other != self._path:
+                    other.unlink(missing_ok=True)
+
+
+def _is_trusted(archive: Path) -> bool:
+    """Tell whether there is an archive in which nobody else has had a hand: it is code."""
+    try:
+        return not archive.is_symlink() and stranger(archive) is None
+    except OSError:
+        return False
+
+
+def _short_hash(*parts: object) -> str:
+    return hashlib.sha256(repr(list(map(str, parts))).encode()).hexdigest()[:16]

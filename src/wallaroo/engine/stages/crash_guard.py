@@ -1,0 +1,118 @@
+"""Computes the blocks of a task, each with a note that it has begun, and with care where a process has died at one."""
+
+from __future__ import annotations
+
+import faulthandler
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from wallaroo.engine.transport.worker_notes import Care, WorkerNote, call_name
+
+if TYPE_CHECKING:
+    from wallaroo.engine.stages.worker import Worker
+
+
+Result = TypeVar("Result")
+
+
+@lru_cache(maxsize=1)
+def note_in(folder: str) -> WorkerNote:
+    """Return the note of this process: one that says nothing where there is no folder for it."""
+    return WorkerNote(Path(folder) if folder else None)
+
+
+class GuardedTask:
+    """A task that goes by what processes have died at."""
+
+    def __init__(self, worker: Worker, note: WorkerNote, care: Care) -> None:
+        self._worker = worker
+        self._note = note
+        self._care = care
+        worker.begin_task(care.first_calls)
+
+    def run(self, block: int, compute: Callable[[], Result]) -> Result:
+        """Compute a block."""
+        self._note.begin(block)
+        if block not in self._care.blocks:
+            return compute()
+        watch = CallGuard(self._care.calls.get(block, {}), self._note)
+        with self._last_words(), self._worker.watched(watch):
+            return compute()
+
+    @contextmanager
+    def _last_words(self) -> Iterator[None]:
+        """Have Python say how it dies, unless somebody else has asked it to."""
+        file = None if faulthandler.is_enabled() else self._note.file_for_trace()
+        if file is None:
+            yield
+            return
+        faulthandler.enable(file)
+        try:
+            yield
+        finally:
+            faulthandler.disable()
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_NO_WORDS = "it was killed, by somebody or, for lack of memory, by the system, or has ended itself"
+
+
+class CallNote(Protocol):
+    """Where a process writes down which call of user code it is at."""
+
+    def call(self, text: str) -> None:
+        """Write down which call is about to be made."""
+
+    def no_call(self) -> None:
+        """Write down that the call has come back."""
+
+
+class WorkerDiedError(Exception):
+    """Processes that ran this step for this message have died."""
+
+
+class CallGuard:
+    """Stands in front of every call of user code, for the time of a task or of a block."""
+
+    def __init__(self, fatal: Mapping[str, str], note: CallNote | None = None) -> None:
+        self._fatal = fatal
+        self._note = note
+        self._last: Any = None
+        self._calls: Counter[str] = Counter()
+        self.message: Callable[[], Any] = object
+        """Says which message is at hand; set by whoever feeds the steps."""
+        self.source = ""
+        """Where the messages come from, where their numbers do not say it; set by whoever feeds the steps."""
+
+    def over(self, function: Function, label: str) -> Function:
+        """Return a function that does the same, with a note of it while it lasts."""
+        note = self._note
+
+        def watched(*arguments: Any) -> Any:
+            call = self._next_call(label)
+            if call in self._fatal:
+                words = self._fatal[call] or _NO_WORDS
+                raise WorkerDiedError(f"the process that ran it died, twice: {words}")
+            if note is None:
+                return function(*arguments)
+            note.call(call)
+            try:
+                return function(*arguments)
+            finally:
+                note.no_call()
+
+        return watched  # type: ignore[return-value] # which takes and returns what the function does
+
+    def _next_call(self, label: str) -> str:
+        """Return the name of a call: the step, the message, and the how-manieth call of the step for it that it is."""
+        message = f"{self.source} {self.message()}" if self.source else self.message()
+        if message != self._last:
+            self._last = message
+            self._calls.clear()
+        self._calls[label] += 1
+        return call_name(label, f"{message} {self._calls[label]}")

@@ -1,0 +1,234 @@
+"""State: live Python objects in the worker, with a durable log of their changes behind them.
+
+The keys of a bucket live together. In memory a bucket is a dictionary of live objects; on the disk it is
+
+- a *head*: the version, the tokens of the latest versions, and a list of entries;
+- *entries*: each a pickle of the states of some keys. An entry holds what was *saved*, and, kept apart from it,
+  what was changed with `save_state` false: that is only *passing*, valid in this run (after a failure another
+  worker may have the bucket, and must find it there), and forgotten when the application is started again.
+
+Each time that changes of a bucket are written, it gets a new version with a new random token. Live objects whose
+token is that of the head are exact. Live objects that are some versions behind, on the same line of tokens, read only
+the entries they missed. Anything else, such as what is left of an attempt that never committed, is dropped and loaded
+anew.
+
+Small entries are merged into larger ones, eight at a time, so that a bucket has few entries, whatever its
+history, and a state is rewritten only a handful of times however large the bucket is.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from wallaroo.engine.state_heads import BucketHead
+from wallaroo.engine.transport.serializer import Serializer
+
+_TOKENS_KEPT = 16
+_MERGE_AT = 8
+
+
+class BucketStore(Protocol):
+    """The durable side of one bucket."""
+
+    def read_head(self) -> bytes | None:
+        """Return the head, None if there never was one."""
+
+    def write_head(self, head: bytes) -> None:
+        """Replace the head."""
+
+    def read_entry(self, number: int, size: int) -> bytes:
+        """Return an entry of `size` bytes."""
+
+    def write_entry(self, number: int, data: bytes) -> None:
+        """Add an entry."""
+
+    def remove_entry(self, number: int, size: int) -> None:
+        """Remove an entry."""
+
+
+@dataclass
+class Entry:
+    """What the live side knows of an entry: its number (the version that wrote it), size and keys."""
+
+    number: int
+    size: int
+    saved: set[Any]
+    passing: set[Any]
+
+    @property
+    def tier(self) -> int:
+        """Return the size class: entries of one class differ by less than a factor of eight."""
+        return max(0, self.size.bit_length() - 9) // 3
+
+
+@dataclass
+class Bucket:
+    """The live objects of a bucket, exact as of `version`."""
+
+    version: int = 0
+    tokens: list[bytes] = field(default_factory=lambda: [b""])
+    """The tokens of the latest versions, the newest last."""
+    objects: dict[Any, Any] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list)
+    unsaved: set[Any] = field(default_factory=set)
+    """Keys whose live object is ahead of what was last saved."""
+
+
+class PackedVersion(NamedTuple):
+    """What a new version changes in a bucket, with its states as bytes: only the disk can still fail."""
+
+    kept: list[Entry]
+    replaced: list[Entry]
+    entry: Entry | None
+    """The new one, if there is any."""
+    data: bytes
+
+
+class StateLog:
+    """Opens buckets exactly as they were committed, and saves what changed."""
+
+    def __init__(self, serializer: Serializer, run_id: str) -> None:
+        self._serializer = serializer
+        self._run_id = run_id
+
+    def open(self, store: BucketStore, live: Bucket | None) -> Bucket:
+        """Return the bucket as committed: `live` itself where it is exact or can catch up, otherwise a fresh one."""
+        head = BucketHead.load(store.read_head())
+        if live is None or head.token_at(live.version) != live.tokens[-1]:
+            live = Bucket()
+        elif live.version == head.version:
+            return live
+        kept = {entry.number: entry for entry in live.entries if entry.number <= live.version}
+        entries = []
+        for number, size in head.entries:
+            if number not in kept:
+                kept[number] = self._apply(live, number, size, store.read_entry(number, size))
+            entries.append(kept[number])
+        live.entries = entries
+        live.version = head.version
+        live.tokens = head.tokens
+        return live
+
+    def _apply(self, bucket: Bucket, number: int, size: int, data: bytes) -> Entry:
+        """Bring the states of an entry to life."""
+        saved, passing = self._load_entry(data)
+        bucket.objects.update(saved)
+        bucket.unsaved.difference_update(saved)
+        bucket.objects.update(passing)
+        bucket.unsaved.update(passing)
+        return Entry(number, size, set(saved), set(passing))
+
+    def _load_entry(self, data: bytes) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        saved, passing, run_id = pickle.loads(data)
+        load = self._serializer.load_states
+        return load(saved), load(passing) if run_id == self._run_id and passing else {}
+
+    def save(self, bucket: Bucket, store: BucketStore, saved: set[Any], touched: set[Any]) -> None:
+        """Make a new version: `saved` keys are to last, other `touched` keys live on in this run only."""
+        self.write(bucket, store, self.pack(bucket, store, saved, touched))
+
+    def pack(self, bucket: Bucket, store: BucketStore, saved: set[Any], touched: set[Any]) -> PackedVersion:
+        """Return what `write` writes; only this runs user code, and it leaves the store as it is."""
+        bucket.unsaved |= touched
+        bucket.unsaved -= saved
+        replaced, kept = self._to_merge(bucket.entries, saved, touched - saved)
+        return PackedVersion(kept, replaced, *self._pack_entry(bucket, store, saved, touched - saved, replaced))
+
+    @staticmethod
+    def write(bucket: Bucket, store: BucketStore, packed: PackedVersion) -> None:
+        """Make what was packed the new version."""
+        if packed.entry is not None:
+            store.write_entry(packed.entry.number, packed.data)
+        for entry in packed.replaced:
+            store.remove_entry(entry.number, entry.size)
+        bucket.entries = [*packed.kept, packed.entry] if packed.entry is not None else packed.kept
+        bucket.version += 1
+        bucket.tokens = [*bucket.tokens[1 - _TOKENS_KEPT :], os.urandom(8)]
+        sizes = [(entry.number, entry.size) for entry in bucket.entries]
+        store.write_head(BucketHead(bucket.version, bucket.tokens, sizes).dump())
+
+    def _to_merge(self, entries: list[Entry], saved: set[Any], passing: set[Any]) -> tuple[list[Entry], list[Entry]]:
+        """Split entries into those that the new one replaces (the newest ones) and those that stay."""
+        keep = len(entries)
+        # An entry whose keys are all written again costs nothing to replace.
+        while keep and entries[keep - 1].saved <= saved and entries[keep - 1].passing <= passing | saved:
+            keep -= 1
+        # Merging a full row of one size class makes an entry of the next, which may fill that row in turn.
+        while True:
+            tier = entries[keep - 1].tier if keep else 0
+            row = keep
+            while row and entries[row - 1].tier <= tier:
+                row -= 1
+            if keep - row < _MERGE_AT - 1:
+                return entries[keep:], entries[:keep]
+            keep = row
+
+    def _pack_entry(
+        self, bucket: Bucket, store: BucketStore, saved: set[Any], passing: set[Any], replaced: list[Entry]
+    ) -> tuple[Entry | None, bytes]:
+        """Return one entry with the newest states of its keys and of the entries it replaces."""
+        saved = saved.union(*(entry.saved for entry in replaced))
+        passing = passing.union(*(entry.passing for entry in replaced)) & bucket.unsaved
+        if not saved and not passing:
+            return None, b""
+        live = bucket.objects
+        behind = saved & bucket.unsaved
+        states = {key: live[key] for key in saved - behind}
+        if behind:
+            # What was saved last is no longer alive, only in the entries.
+            for entry in replaced:
+                older = self._load_entry(store.read_entry(entry.number, entry.size))[0]
+                states.update({key: older[key] for key in behind & older.keys()})
+        dump = self._serializer.dump_states
+        parts = (dump(states), dump({key: live[key] for key in passing}) if passing else b"", self._run_id)
+        data = pickle.dumps(parts, pickle.HIGHEST_PROTOCOL)
+        return Entry(bucket.version + 1, len(data), set(states), passing), data
+
+    def check(self, key: Any, state: Any) -> None:
+        """Raise whatever serialising this state raises."""
+        self._serializer.dump_states({key: state})
+
+    def copy_out(self, state: Any) -> bytes:
+        """Return a copy of a state, as bytes."""
+        return self._serializer.dump(state)
+
+    def copy_in(self, data: bytes) -> Any:
+        """Return the state in a copy."""
+        return self._serializer.load(data)
+
+    def committed(self, store: BucketStore) -> dict[Any, Any]:
+        """Return fresh copies of the bucket's states as they were last written."""
+        return self.open(store, None).objects
+
+
+class MemoryStore:
+    """A bucket store in memory, for tests and for runs without Spark."""
+
+    def __init__(self) -> None:
+        self.head: bytes | None = None
+        self.entries: dict[int, bytes] = {}
+
+    def read_head(self) -> bytes | None:
+        """Return the head."""
+        return self.head
+
+    def write_head(self, head: bytes) -> None:
+        """Replace the head."""
+        self.head = head
+
+    def read_entry(self, number: int, size: int) -> bytes:
+        """Return an entry."""
+        assert len(self.entries[number]) == size
+        return self.entries[number]
+
+    def write_entry(self, number: int, data: bytes) -> None:
+        """Add an entry."""
+        self.entries[number] = data
+
+    def remove_entry(self, number: int, size: int) -> None:
+        """Remove an entry."""
+        assert len(self.entries[number]) == size
+        del self.entries[number]

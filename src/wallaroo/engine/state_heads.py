@@ -1,0 +1,85 @@
+"""Heads of buckets: what names the durable entries of a state, in the commit and on the way there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Place(NamedTuple):
+    """Where an entry lies."""
+
+    file: str
+    offset: int
+
+
+class StoredHead(NamedTuple):
+    """The head of a bucket, and where its entries are."""
+
+    head: bytes
+    places: dict[int, Place]
+
+    def as_json(self) -> list[Any]:
+        """Return it as JSON has it."""
+        return [self.head.decode(), [[number, *place] for number, place in self.places.items()]]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> StoredHead:
+        """Return what `as_json` gave.
+
+        >>> head = StoredHead(b"{}", {3: Place("a", 7)})
+        >>> StoredHead.from_json(head.as_json()) == head
+        True
+        """
+        return cls(data[0].encode(), {number: Place(file, offset) for number, file, offset in data[1]})
+
+
+BucketName = tuple[str, int]
+"""A state, and the number of one of its buckets."""
+
+
+def entry_sizes(head: bytes) -> list[int]:
+    """Return the size of each entry that a head names.
+
+    >>> entry_sizes(BucketHead(2, [b""], [(1, 70), (2, 5)]).dump())
+    [70, 5]
+    """
+    return [size for _, size in BucketHead.load(head).entries]
+
+
+@dataclass
+class BucketHead:
+    """The version of a bucket, the tokens of its latest versions, and its entries."""
+
+    version: int
+    tokens: list[bytes]
+    entries: list[tuple[int, int]]
+    """Number and size of each entry, the oldest first."""
+
+    @classmethod
+    def load(cls, data: bytes | None) -> BucketHead:
+        """Return what `dump` gave; for None, the head of a bucket that has never been written."""
+        if data is None:
+            return cls(0, [b""], [])
+        version, tokens, entries = json.loads(data)
+        return cls(version, list(map(bytes.fromhex, tokens)), [(number, size) for number, size in entries])
+
+    def dump(self) -> bytes:
+        """Return it as bytes."""
+        return json.dumps([self.version, [token.hex() for token in self.tokens], self.entries]).encode()
+
+    def token_at(self, version: int) -> bytes | None:
+        """Return the token of a version, None where it is not remembered any more."""
+        back = self.version - version
+        return self.tokens[-1 - back] if 0 <= back < len(self.tokens) else None
+
+
+class StateSize(NamedTuple):
+    """What a state is made of."""
+
+    buckets: int
+    """How many have ever had a key."""
+    entries: int
+    bytes: int
+    """Of all entries."""

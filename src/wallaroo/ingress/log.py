@@ -1,9 +1,0 @@
-"""A durable log of messages: one process appends, any number read; `log_format` describes its files."""
-
-from __future__ import annotations
-
-from wallaroo.ingress.log_format import LogCorruptError
-from wallaroo.ingress.log_reader import LogReader
-from wallaroo.ingress.log_writer import SEGMENT_BYTES, LogWriter
-
-__all__ = ["SEGMENT_BYTES", "LogCorruptError", "LogReader", "LogWriter"]

@@ -1,0 +1,115 @@
+"""Reads a log range after range, as blocks of the sequence ask for them: mostly the one behind the last.
+
+What a `LogReader` looks up for each range anew, a cursor remembers: the open files of the segment, and where it was.
+Whatever is not as it goes on most of the time, a new segment or a lost message, is left to the `LogReader`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from wallaroo.ingress.log.format import Block, BlockIndex, LogCorruptError, segment_starts
+from wallaroo.ingress.log.reader import LogReader, pieces_of, read_piece
+
+_RECORDS_AT_ONCE = 64
+_LOOKED_AT = 4096
+"""How many records are looked at, from where the cursor was, before the range is looked up."""
+
+
+class _Place(NamedTuple):
+    """A block of a segment: its number, and where its data begin."""
+
+    number: int
+    data_start: int
+
+
+class LogCursor:
+    """The reading side of a log, for one reader that goes on and on."""
+
+    def __init__(self, directory: Path) -> None:
+        self._log = LogReader(directory)
+        self._files = ExitStack()
+        weakref.finalize(self, self._files.close)  # Nobody tells a worker that it is not needed any more.
+        self._blocks: BlockIndex | None = None
+        self._data = self._ends = -1
+        self._at = _Place(0, 0)
+
+    def read(self, first: int, end: int) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield messages `first` to `end` in the pieces that `LogReader.read` gives; those that are lost are left out.
+
+        Raises:
+            LogCorruptError: Some of the messages are damaged or gone.
+        """
+        found = self._pieces(first, end)
+        if found is not None:
+            yield from found
+            return
+        for low, high in self._log.present(first, end):
+            yield from self._log.read(low, high)
+        self._open_near(end)
+
+    def close(self) -> None:
+        """Close the files; the next read opens them again."""
+        self._files.close()
+        self._blocks = None
+
+    def _pieces(self, first: int, end: int) -> list[tuple[int, list[bytes]]] | None:
+        """Return the messages where they are where they were expected, None where they have to be looked up."""
+        blocks = self._blocks
+        if blocks is None:
+            return None
+        try:
+            found = self._between(blocks, first, end)
+            if found is None:
+                return None
+            place, records = found
+            pieces = [
+                (piece[0].first, read_piece(blocks, self._data, self._ends, start, piece).messages())
+                for start, piece in pieces_of(place.data_start, records)
+            ]
+        except LogCorruptError:
+            return None
+        self._at = _Place(place.number + len(records), records[-1].data_end)
+        return pieces
+
+    def _between(self, blocks: BlockIndex, first: int, end: int) -> tuple[_Place, list[Block]] | None:
+        """Return the records of the messages `first` to `end`, and where they begin."""
+        number, data_start = self._at
+        begin: _Place | None = None
+        records: list[Block] = []
+        for block in blocks.following(number, _RECORDS_AT_ONCE, _LOOKED_AT):
+            if begin is None and block.first == first:
+                begin = _Place(number, data_start)
+            if begin is not None:
+                if block.first != (records[-1].end if records else first):
+                    return None
+                records.append(block)
+                if block.end >= end:
+                    return (begin, records) if block.end == end else None
+            elif block.first > first:
+                return None
+            number, data_start = number + 1, block.data_end
+        return None
+
+    def _open_near(self, index: int) -> None:
+        """Open the segment that `index` is in, or will be."""
+        starts = [start for start in segment_starts(self._log.directory) if start <= index]
+        if not starts:
+            return
+        if self._blocks is None or self._blocks.start != starts[-1]:
+            self.close()
+            try:
+                self._blocks = self._files.enter_context(BlockIndex(self._log.directory, starts[-1]))
+                for name in ("data", "ends"):
+                    file = self._files.enter_context(getattr(self._blocks.paths, name).open("rb", buffering=0))
+                    setattr(self, f"_{name}", file.fileno())
+            except FileNotFoundError:
+                self.close()  # Deleted since it was listed; nobody needs it.
+                return
+        self._blocks.refresh()
+        number = self._blocks.find(index)
+        self._at = _Place(number, self._blocks.data_start(number))

@@ -1,0 +1,230 @@
+"""A source with a log: appends what its intake receives, and lets it wait where the log cannot take it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from wallaroo.files import room_in
+from wallaroo.ingress.log import LogWriter
+from wallaroo.ingress.log.reader import LogReader
+from wallaroo.ingress.source import Source, SourceStatus
+from wallaroo.notices import DebouncedNotice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from wallaroo.connectors.base import IntakeContext, LoggedKind
+    from wallaroo.ingress.config import SourceEndpoint
+
+SYNC_SECONDS = 1.0
+"""How often a log is forced to the disk: what is older survives a power failure."""
+
+ROOM_LEFT = 32 << 20
+"""How many bytes of its disk a log leaves to the rest of the application."""
+
+RETRY_SECONDS = 1.0
+"""How often a log that could not be written is tried again."""
+
+
+class LoggedSource(Source):
+    """Appends what its intake receives to a log, and holds that back when it cannot keep up.
+
+    There are two reasons to hold back: the log has reached its limit, or the disk does not take more. In the
+    second case what was already read waits in memory: nothing that left the sender's socket is lost.
+    """
+
+    _told_full = (
+        "The log of {name!r} has reached its limit of {limit} (--max-log): its senders have to wait until the "
+        "application has processed some of it."
+    )
+    _told_room = "The log of {name!r} has room again: its senders need not wait any more."
+
+    def __init__(
+        self,
+        kind: LoggedKind,
+        endpoint: SourceEndpoint,
+        context: IntakeContext,
+        on_added: Callable[[str, int, int, int], None],
+        segment_bytes: int,
+    ) -> None:
+        super().__init__(endpoint, context, on_added)
+        self._unforced = DebouncedNotice(context.notice)
+        self._unwritten: list[list[bytes]] = []
+        self._room = 0
+        self._retry: asyncio.TimerHandle | None = None
+        self._delivered = 0
+        self.intake = kind.intake(endpoint.config, endpoint.place, self, context)
+        self._log = LogWriter(self.directory, segment_bytes=min(segment_bytes, self._limits.segment_bytes))
+        for text in self._log.dropped:
+            self._notice(text)
+        # Before anybody can connect: after a power failure the log may end before what was already processed.
+        self.advance(endpoint.known)
+        self._check_room()
+
+    @property
+    def end(self) -> int:
+        """Return the index after the last message in the log."""
+        return self._log.end
+
+    def pieces_from(self, index: int, size: int) -> Iterator[tuple[int, int, int]]:
+        """Yield ranges of about `size` bytes, each with what it has, of the messages in the log from `index` on."""
+        log = LogReader(self.directory)
+        while index < self.end:
+            end = log.limit(index, size, self.end)
+            yield index, end, sum(log.bytes_between(*present) for present in log.present(index, end))
+            index = end
+
+    @property
+    def start(self) -> int:
+        """Return the index of the first message that is not processed."""
+        return self._log.committed
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Return how much in the log is not processed yet."""
+        return self._log.bytes_after(max(self._log.committed, self._delivered))
+
+    def delivered(self, index: int) -> None:
+        """Take note that what came out of the messages before `index` has been delivered."""
+        self._delivered = max(self._delivered, index)
+
+    @property
+    def held_back(self) -> bool:
+        """Return whether the log takes nothing more for now."""
+        return self._full or bool(self._unwritten)
+
+    @property
+    def has_written_all(self) -> bool:
+        """Return whether everything that was received is in the log."""
+        return not self._unwritten
+
+    def status(self) -> SourceStatus:
+        """Return how the source is doing."""
+        return {**super().status(), "start": self._log.start, "log_bytes": self._log.disk_bytes}
+
+    def received(self, payloads: list[bytes]) -> None:
+        """Append messages to the log."""
+        if not payloads:
+            return
+        if self._unwritten:
+            self._unwritten.append(payloads)
+            return
+        try:
+            self._append(payloads)
+        except OSError as error:
+            self._unwritten.append(payloads)
+            self.intake.hold()
+            self._retry = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._try_again)
+            self._notice(
+                f"The log of {self.name!r} in {self.directory} cannot be written: {error.strerror}. "
+                f"Nothing is read from its senders until it can; free some space or repair the disk."
+            )
+        else:
+            self._check_room()
+
+    def commit(self, index: int) -> None:
+        """Take note that the messages before `index` are processed."""
+        try:
+            self._log.delete_before(index)
+            self._check_room()
+        except OSError as error:
+            self._notice(f"Old messages of {self.name!r} could not be deleted: {error}.")
+
+    def advance(self, index: int) -> None:
+        """Make sure that no message gets an index below `index` any more."""
+        end = self._log.end
+        if self._log.advance_to(index):
+            self._notice(
+                f"The log of {self.name!r} ended at message {end}, but messages up to {index} were known: "
+                f"those between are lost, as after a power failure. It goes on with message {index}."
+            )
+
+    def sync(self) -> None:
+        """Force the log to the disk."""
+        self._room = sys.maxsize  # Nothing more will come.
+        try:
+            self._write_waiting()
+            self._log.sync()
+        except OSError as error:
+            self._notice(f"The log of {self.name!r} could not be written to the disk: {error}.")
+
+    async def force(self) -> None:
+        """Force the log to the disk, in a thread: senders do not wait for that."""
+        if files := self._log.unsynced():
+            await asyncio.to_thread(files.sync)
+
+    async def keep_on_disk(self) -> None:
+        """Force the log to the disk every moment."""
+        while True:
+            await asyncio.sleep(SYNC_SECONDS)
+            try:
+                await self.force()
+            except OSError as error:
+                self._unforced.begin(
+                    f"The log of {self.name!r} could not be forced to the disk: {error.strerror}. It is tried again; "
+                    f"until then a power failure could take what came since."
+                )
+            else:
+                self._unforced.end(f"The log of {self.name!r} is forced to the disk again.")
+
+    def close(self) -> None:
+        """Take nothing more, write what still waits, if that is possible, and close the log."""
+        super().close()
+        if self._retry is not None:
+            self._retry.cancel()
+        self._unforced.close()
+        self._room = sys.maxsize
+        try:
+            self._write_waiting()
+            self._log.close()
+        except OSError as error:
+            lost = sum(map(len, self._unwritten))
+            self._notice(
+                f"The log of {self.name!r} could not be written at the end: {error}. "
+                f"{lost} messages that were received are lost."
+            )
+
+    def _append(self, payloads: list[bytes]) -> None:
+        self._leave_room()
+        first = self._log.end
+        end = self._log.append(payloads)
+        size = sum(map(len, payloads))
+        self._room -= size
+        self._added(first, end, size)
+
+    def _leave_room(self) -> None:
+        """Refuse to fill the disk up. The log gets shorter only as long as the rest of the application can write."""
+        if self._room <= 0:
+            self._room = room_in(self.directory) - ROOM_LEFT
+        if self._room <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _check_room(self) -> None:
+        """Hold the senders back if the log has reached its limit.
+
+        What counts is what is on the disk. Segments are deleted as a whole, so a log may stay above the limit with all
+        of its messages processed; the next segment then lets it be deleted.
+        """
+        self._hold_at_limit(self._log.disk_bytes)
+
+    def _write_waiting(self) -> None:
+        while self._unwritten:
+            self._append(self._unwritten[0])
+            del self._unwritten[0]
+
+    def _try_again(self) -> None:
+        self._room = 0
+        try:
+            self._log.delete_processed()
+            self._write_waiting()
+        except OSError:
+            self._retry = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._try_again)
+            return
+        self._retry = None
+        self._check_room()
+        self._notice(f"The log of {self.name!r} can be written again.")
+        self._go_on()

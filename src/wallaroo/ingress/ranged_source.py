@@ -1,0 +1,138 @@
+"""A source whose messages stay where they are: it has nothing but positions, and how many bytes lie between them."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from wallaroo.ingress.log.committed import note_committed, read_committed
+from wallaroo.ingress.log.format import DIRECTORY_MODE
+from wallaroo.ingress.source import MESSAGE_BYTES, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wallaroo.connectors.base import IntakeContext, RangedKind
+    from wallaroo.ingress.config import SourceEndpoint
+
+_MOST_AT_ONCE = 1 << 30
+_STEPS = 256
+"""Into how many parts, at least, the limit is cut up to note what lies ahead of a position."""
+
+
+class RangedSource(Source):
+    """Passes on what its intake announces, and holds it back while too much of that is not processed.
+
+    Where it ends is in the sequence of blocks. What it keeps itself is only up to where all is processed.
+    """
+
+    _told_full = (
+        "What {name!r} has announced and the application has not processed has reached the limit of {limit} "
+        "(--max-log): no more is taken from it until some of that is processed."
+    )
+    _told_room = "More is taken from {name!r} again."
+
+    def __init__(
+        self,
+        kind: RangedKind,
+        endpoint: SourceEndpoint,
+        context: IntakeContext,
+        on_added: Callable[[str, int, int, int], None],
+    ) -> None:
+        super().__init__(endpoint, context, on_added)
+        self.intake = kind.intake(endpoint.config, endpoint.place, self, context)
+        self.directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        self._end = max(read_committed(self.directory), endpoint.known)
+        step = self._limits.max_log // _STEPS
+        self._uncommitted = _Ahead(self._end, step)
+        self._undelivered = _Ahead(self._end, step)
+
+    @property
+    def start(self) -> int:
+        """Return the position of the first message that is not processed."""
+        return self._uncommitted.position
+
+    @property
+    def committed(self) -> int:
+        """Return the position before which nobody reads any more."""
+        return self._uncommitted.position
+
+    @property
+    def end(self) -> int:
+        """Return the position after the last message that was announced."""
+        return self._end
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Return how much was announced and is not processed yet."""
+        return self._undelivered.bytes
+
+    def announced(self, first: int, end: int, size: int) -> None:
+        """Put messages into the order of the application."""
+        if not self._end <= first < end:
+            raise ValueError(f"{self.name!r} ends at {self._end}: {first} to {end} cannot come next")
+        if not 0 <= size <= _MOST_AT_ONCE:
+            raise ValueError(f"{size} bytes at once are not a part of a block; at most {_MOST_AT_ONCE} are")
+        self._count(end, size + MESSAGE_BYTES * (end - first))
+        self._added(first, end, size)
+
+    def sequenced(self, end: int, size: int) -> None:
+        """Take note of what an earlier process had announced: it is in the sequence, up to `end`."""
+        if end > self._end:
+            self._count(end, size)
+
+    def _count(self, end: int, size: int) -> None:
+        self._end = end
+        self._uncommitted.add(end, size)
+        self._undelivered.add(end, size)
+        self._hold_at_limit(self._uncommitted.bytes)
+
+    def advance(self, index: int) -> None:
+        """Make sure that no message gets a position below `index` any more."""
+        self._end = max(self._end, index)
+
+    def delivered(self, index: int) -> None:
+        """Take note that what came out of the messages before `index` has been delivered."""
+        self._undelivered.go_to(index)
+
+    def commit(self, index: int) -> None:
+        """Take note that the messages before `index` are processed."""
+        if index <= self.committed:
+            return
+        self._uncommitted.go_to(index)
+        self._undelivered.go_to(index)
+        try:
+            note_committed(self.directory, index)
+        except OSError as error:
+            self._notice(f"How far {self.name!r} is processed could not be noted: {error}.")
+        self._hold_at_limit(self._uncommitted.bytes)
+
+
+class _Ahead:
+    """How many bytes lie ahead of a position, which goes on and on; counted in steps, so as to keep few of them.
+
+    >>> ahead = _Ahead(0, step=10)
+    >>> for end, size in (5, 4), (9, 4), (20, 40):
+    ...     ahead.add(end, size)
+    >>> ahead.go_to(9)
+    >>> ahead.bytes
+    40
+    """
+
+    def __init__(self, position: int, step: int) -> None:
+        self.position = position
+        self.bytes = 0
+        self._step = step
+        self._ranges: deque[tuple[int, int]] = deque()
+
+    def add(self, end: int, size: int) -> None:
+        if self._ranges and self._ranges[-1][1] + size <= self._step:
+            self._ranges.append((end, self._ranges.pop()[1] + size))
+        else:
+            self._ranges.append((end, size))
+        self.bytes += size
+
+    def go_to(self, position: int) -> None:
+        self.position = max(self.position, position)
+        while self._ranges and self._ranges[0][0] <= self.position:
+            self.bytes -= self._ranges.popleft()[1]

@@ -1,0 +1,152 @@
+"""Notices: lines that tell a person what is going on, throttled so that none floods the screen."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable
+
+Notice = Callable[[str], None]
+"""Tells a person, in one line, what is going on."""
+
+_TELL_AGAIN_SECONDS = 60.0
+
+
+def never_failing(notice: Notice) -> Notice:
+    """Return `notice` so that it never raises: nothing stops because nobody is there to read."""
+
+    def tell(text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            notice(text)
+
+    return tell
+
+
+class ThrottledNotice:
+    """One kind of trouble that comes and goes: told when it begins and when it is over, at most once a minute."""
+
+    def __init__(self, notice: Notice) -> None:
+        self.present = False
+        self._notice = notice
+        self._told = False
+        self._told_at = float("-inf")
+        self._untold = 0
+
+    def begins(self, text: str) -> None:
+        """Say `text`, unless the trouble is known already or was told a moment ago."""
+        if self.present:
+            return
+        self.present = True
+        now = time.monotonic()
+        self._told = now - self._told_at >= _TELL_AGAIN_SECONDS
+        if self._told:
+            times = "time" if self._untold == 1 else "times"
+            self._notice(f"{text} ({self._untold:,} more {times} since this was last told.)" if self._untold else text)
+            self._told_at = now
+            self._untold = 0
+        else:
+            self._untold += 1
+
+    def is_over(self, text: str) -> None:
+        """Say `text` if the trouble is there and its beginning was told."""
+        if self.present and self._told:
+            self._notice(text)
+        self.present = False
+
+
+TOLD_IN_FULL = 5
+SUMMARY_SECONDS = 10.0
+QUIET_SECONDS = 5.0
+
+
+class ConnectionSummary:
+    """Tells why connections to a source were closed: the first few in full, the rest in a line now and then.
+
+    After a while in which none was closed it begins again with the first few in full.
+    """
+
+    def __init__(self, source: str, notice: Notice) -> None:
+        self._source = source
+        self._notice = notice
+        self._in_full = 0
+        self._more: Counter[str] = Counter()
+        self._last = ""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def tell(self, peer: str, kind: str, reason: str) -> None:
+        """Tell that the connection from `peer` was closed: `kind` is the reason in a few words that fit many."""
+        if self._in_full < TOLD_IN_FULL:
+            self._in_full += 1
+            self._notice(f"The connection from {peer} to {self._source!r} was closed{reason}")
+        else:
+            self._more[kind] += 1
+            self._last = f"{peer}{reason}"
+        if self._timer is None:
+            self._start_timer()
+
+    def close(self) -> None:
+        """Tell what has not been told yet."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._sum_up()
+
+    def _start_timer(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(SUMMARY_SECONDS, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        if self._more:
+            self._sum_up()
+            self._start_timer()
+        else:
+            self._in_full = 0
+
+    def _sum_up(self) -> None:
+        if not self._more:
+            return
+        number = self._more.total()
+        noun = "1 more connection" if number == 1 else f"{number:,} more connections"
+        kinds = ", ".join(f"{each:,} {kind}" for kind, each in self._more.most_common())
+        self._notice(
+            f"And {noun} to {self._source!r} {'was' if number == 1 else 'were'} closed: {kinds}. "
+            f"The last one: {self._last}"
+        )
+        self._more.clear()
+
+
+class DebouncedNotice:
+    """Tells when something begins, and that it is over once it has not come back for a while.
+
+    What stops and begins again every moment, such as holding back a sender that is too fast, is told once.
+    """
+
+    def __init__(self, notice: Notice) -> None:
+        self._notice = notice
+        self._told = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, text: str) -> None:
+        """Tell that it has begun, unless it was told before and it was not over for long."""
+        self.close()
+        if not self._told:
+            self._told = True
+            self._notice(text)
+
+    def end(self, text: str) -> None:
+        """Tell that it is over, unless it begins again in a moment."""
+        if self._told and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(QUIET_SECONDS, self._over, text)
+
+    def close(self) -> None:
+        """Tell nothing more of the present end."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _over(self, text: str) -> None:
+        self._timer = None
+        self._told = False
+        self._notice(text)

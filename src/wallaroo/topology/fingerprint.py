@@ -1,0 +1,80 @@
+"""An application in words, so that two processes that have built it can find out whether it is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from wallaroo.connectors.registry import source_kind
+from wallaroo.topology.model import Application, KeyBy, Pipeline, State, StateComputation, Step
+
+Description = Mapping[str, Any]
+"""Made of what JSON has."""
+
+
+def describe(application: Application) -> Description:
+    """Return what has to be the same in all processes; addresses are not, as only one process uses them."""
+    return {"name": application.name, "pipelines": [_pipeline(pipeline) for pipeline in application.pipelines]}
+
+
+def _pipeline(pipeline: Pipeline) -> Description:
+    return {
+        "name": pipeline.name,
+        "source": source_kind(pipeline.source).nature,
+        "steps": [_step(step) for step in pipeline.steps],
+        "sinks": len(pipeline.sinks),
+    }
+
+
+def _step(step: Step) -> str:
+    if isinstance(step, KeyBy):
+        return f"{step.name!r}"
+    many = " with lists of outputs" if step.multi else ""
+    if isinstance(step, StateComputation):
+        return f"the state computation {step.name!r}{many} on {_state(step.state)}"
+    return f"the computation {step.name!r}{many}"
+
+
+def _state(state: State) -> str:
+    extent = "one object" if not state.partitioned else "any key" if state.keys is None else f"{len(state.keys)} keys"
+    return f"the state {state.name!r} ({extent})"
+
+
+def differences(here: Description, there: Description) -> Iterator[str]:
+    """Yield what is not the same, in words that fit behind "application_setup"; `there` is what machida has.
+
+    >>> there = {"name": "A", "pipelines": [{"name": "p", "source": "has a decoder", "steps": [], "sinks": 1}]}
+    >>> here = {"name": "A", "pipelines": [{**there["pipelines"][0], "sinks": 2}]}
+    >>> list(differences(here, there))
+    ["gave the pipeline 'p' 2 sinks, and 1 in machida"]
+    """
+    if here["name"] != there["name"]:
+        yield f"called the application {here['name']!r}, and {there['name']!r} in machida"
+    mine, others = ([pipeline["name"] for pipeline in each["pipelines"]] for each in (here, there))
+    if mine != others:
+        yield f"made the pipelines {_listed(mine)}, and {_listed(others)} in machida"
+        return
+    for one, other in zip(here["pipelines"], there["pipelines"], strict=True):
+        yield from _of_pipeline(one, other)
+
+
+def _of_pipeline(here: Description, there: Description) -> Iterator[str]:
+    name = here["name"]
+    if here["source"] != there["source"]:
+        yield f"gave the pipeline {name!r} a source that {here['source']}, and one that {there['source']} in machida"
+    if len(here["steps"]) != len(there["steps"]):
+        yield f"gave the pipeline {name!r} {_count(len(here['steps']), 'step')}, and {len(there['steps'])} in machida"
+    else:
+        for number, (one, other) in enumerate(zip(here["steps"], there["steps"], strict=True), 1):
+            if one != other:
+                yield f"gave the pipeline {name!r} as step {number} {one}, and {other} in machida"
+    if here["sinks"] != there["sinks"]:
+        yield f"gave the pipeline {name!r} {_count(here['sinks'], 'sink')}, and {there['sinks']} in machida"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(map(repr, names))

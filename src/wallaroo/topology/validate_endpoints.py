@@ -1,0 +1,60 @@
+"""What can be wrong with the sources and sinks of an application: their kinds know. Checks yield a sentence each."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from wallaroo.addresses import clash
+from wallaroo.connectors.registry import is_sink, is_source, sink_kind, source_kind
+from wallaroo.introspection import a_kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from wallaroo.topology.model import Pipeline
+
+_A_SOURCE = "wallaroo.TCPSourceConfig(host, port, decoder)"
+_A_SINK = "wallaroo.TCPSinkConfig(host, port, encoder)"
+
+
+def source_mistakes(config: Any) -> Iterator[str]:
+    """Check what `new_pipeline` got as its source."""
+    if is_source(config):
+        yield from source_kind(config).mistakes(config)
+    else:
+        hint = "that is a sink, " if is_sink(config) else ""
+        yield f"the source must be a source config; got {a_kind_of(config)}: {hint}write {_A_SOURCE}"
+
+
+def sink_mistakes(config: Any) -> Iterator[str]:
+    """Check one sink of `to_sink` or `to_sinks`."""
+    if is_sink(config):
+        yield from sink_kind(config).mistakes(config)
+    else:
+        hint = "that is a source, " if is_source(config) else ""
+        yield f"a sink must be a sink config; got {a_kind_of(config)}: {hint}write {_A_SINK}"
+
+
+def sink_list_mistakes(configs: Any) -> Iterator[str]:
+    """Check what `to_sinks` got, but for the sinks themselves."""
+    if not isinstance(configs, list | tuple):
+        yield f"to_sinks needs a list of sinks; got {a_kind_of(configs)}: write to_sinks([{_A_SINK}, ...])"
+    elif not configs:
+        yield f"to_sinks got an empty list: write to_sinks([{_A_SINK}, ...]), or leave it out to send nothing"
+
+
+def listening_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
+    """Check that no two sources listen on the same address."""
+    listening = [
+        (pipeline.name, address)
+        for pipeline in pipelines
+        if is_source(pipeline.source)
+        and (address := source_kind(pipeline.source).listens_on(pipeline.source)) is not None
+    ]
+    for (one, address), (other, same) in combinations(listening, 2):
+        if clash(address, same):
+            yield (
+                f"the pipelines {one!r} and {other!r} both listen on {address[0]}:{address[1]}: "
+                "give each source a port of its own"
+            )

@@ -1,0 +1,290 @@
+"""`wallaroo dead-letters`, on directories as applications leave them."""
+
+import fcntl
+import json
+import re
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from wallaroo.cli.wallaroo import main
+from wallaroo.connectors.replay.source import ReplayQueue
+from wallaroo.engine.delivery.dead_letter_file import DeadLetterFile
+from wallaroo.engine.directory.home import Home
+from wallaroo.engine.transport.dead_letter_record import Place, make_letter
+from wallaroo.engine.transport.serializer import Serializer
+from wallaroo.ingress.log import LogWriter
+from wallaroo.program import way_to_modules
+from wallaroo.topology.model import REPLAYS
+
+COUNT = Place("words", "count", "step 2")
+DECODER = Place("words", "decoder", "decoder")
+ENCODER = Place("other", "encoder", "encoder 1")
+
+
+def letter(place, message, error, *, key=None, minutes_ago=0, **origin):
+    made = make_letter(place, message, error, key=key, origin=origin, serializer=Serializer())
+    return {**made, "time": time.time() - 60 * minutes_ago}
+
+
+@pytest.fixture
+def home(tmp_path):
+    """Return the directory of an application whose code has failed in several places."""
+    home = Home(tmp_path / "home")
+    home.open()
+    home.close()
+    (home.path / "plan.json").write_text(json.dumps(way_to_modules()))
+    letters = [
+        letter(
+            DECODER, b"caf\xe9", UnicodeDecodeError("utf-8", b"", 0, 1, "no"), minutes_ago=90, source="w", position=3
+        ),
+        letter(COUNT, ("w", 1), KeyError("w"), key="w", minutes_ago=20, source="w", positions=[4, 9]),
+        letter(COUNT, ("x", 2), ValueError("two\nlines"), key="x", source="w", position=7),
+        letter(ENCODER, lambda: 0, KeyError("z"), source="o", position=8),
+    ]
+    DeadLetterFile(home.dead_letters, lambda _: None).add(letters)
+    return home
+
+
+@pytest.fixture
+def ids(home):
+    return [json.loads(line)["id"] for line in home.dead_letters.read_text().splitlines()]
+
+
+@pytest.fixture
+def run(home):
+    """Run `wallaroo dead-letters ...` and return what it printed."""
+
+    def run_command(command, *arguments, refused=False, where=("--resilience-dir", str(home.path))):
+        result = CliRunner().invoke(main, ["dead-letters", command, *where, *map(str, arguments)])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert (result.exit_code != 0) is refused, result.output
+        return result.output
+
+    return run_command
+
+
+@pytest.fixture
+def queued(home):
+    """Return the ids of the letters that wait to be taken by the application."""
+    queue = ReplayQueue(home.replays, home.log_of(REPLAYS))
+    return lambda: [line["letter"]["id"] for line in queue.lines()]
+
+
+def take(home, number):
+    """Take letters from the queue, as a running application does."""
+    with LogWriter(home.log_of(REPLAYS)) as log:
+        log.append([b"a letter"] * number)
+
+
+def rows(output):
+    return [line.split() for line in output.splitlines() if re.match(r"[0-9a-f]{12} ", line)]
+
+
+class TestList:
+    def test_a_row_for_each_the_newest_last(self, run, ids):
+        found = rows(run("list"))
+        assert [row[0] for row in found] == ids
+        assert [row[3:5] for row in found] == [
+            ["words", "decoder"],
+            ["words", "count"],
+            ["words", "count"],
+            ["other", "encoder"],
+        ]
+        assert [row[-1] for row in found] == ["waiting"] * 4
+        assert found[1][5:-1] == ["'w'", "4-9", "KeyError:", "'w'"]
+        assert found[2][5:-1] == ["'x'", "7", "ValueError:", "two"]
+
+    @pytest.mark.parametrize(
+        ("options", "wanted"),
+        [
+            (["--pipeline", "words"], [0, 1, 2]),
+            (["--step", "count"], [1, 2]),
+            (["--step", "decoder"], [0]),
+            (["--error", "keyerror"], [1, 3]),
+            (["--error", "LINES"], [2]),
+            (["--since", "1h"], [1, 2, 3]),
+            (["--since", "300s"], [2, 3]),
+            (["--since", "2020-01-31"], [0, 1, 2, 3]),
+            (["--since", "2999-01-31T12:00"], []),
+            (["--step", "count", "--error", "KeyError"], [1]),
+            (["--last", "2"], [2, 3]),
+            (["--state", "replayed"], []),
+            (["--state", "waiting", "--last", "1"], [3]),
+        ],
+    )
+    def test_filters(self, run, ids, options, wanted):
+        expected = [ids[index] for index in wanted]
+        assert [row[0] for row in rows(run("list", *options))] == expected
+        assert [json.loads(line)["id"] for line in run("list", "--json", *options).splitlines()] == expected
+
+    def test_all_that_is_known_as_json(self, run, home):
+        lines = [json.loads(line) for line in run("list", "--json").splitlines()]
+        kept = [json.loads(line) for line in home.dead_letters.read_text().splitlines()]
+        assert lines == [{**each, "state": "waiting"} for each in kept]
+
+    def test_of_many_the_newest(self, run, home):
+        DeadLetterFile(home.dead_letters, lambda _: None).add(
+            [letter(COUNT, each, KeyError(each)) for each in range(100)]
+        )
+        output = run("list")
+        assert len(rows(output)) == 50
+        assert "These are the newest of 104; --last shows more." in output
+        assert len(rows(run("list", "--last", "70"))) == 70
+
+    def test_without_any(self, run, home):
+        home.dead_letters.unlink()
+        assert run("list") == "There are none.\n"
+
+    def test_those_of_an_earlier_release_have_names_too(self, run, home):
+        old = {
+            name: value for name, value in letter(COUNT, 1, KeyError(1)).items() if name not in {"place", "key_pickle"}
+        }
+        home.dead_letters.write_text(json.dumps(old) + "\n")
+        ((name, *_),) = rows(run("list"))
+        assert "It cannot be replayed: an earlier release has written it" in run("show", name)
+
+
+class TestShow:
+    def test_everything_about_one(self, run, ids):
+        output = run("show", ids[2][:6])
+        for fact in ("id         " + ids[2], "state      waiting", "step       count (step 2)", "key        'x'"):
+            assert fact + "\n" in output
+        assert "from       message 7 of 'w'\n" in output
+        assert re.search(r"payload    \d+ bytes, pickle\n\n\('x', 2\)\n\nValueError: two\nlines\n", output)
+
+    def test_bytes_that_are_no_text(self, run, ids):
+        assert "0000  63 61 66 e9                                      caf.\n" in run("show", ids[0])
+
+    def test_what_could_not_be_packed_says_so(self, run, ids):
+        output = run("show", ids[3])
+        assert "<function" in output
+        assert "It cannot be replayed: its message could not be packed, and only its text is kept." in output
+
+    def test_an_object_of_a_class_of_the_applications(self, run, home, tmp_path, monkeypatch):
+        (tmp_path / "goods_of_a_test.py").write_text(
+            "class Apple:\n    def __repr__(self):\n        return 'an apple'\n"
+        )
+        with monkeypatch.context() as patched:
+            patched.syspath_prepend(tmp_path)
+            (home.path / "plan.json").write_text(json.dumps(way_to_modules()))
+            from goods_of_a_test import Apple  # noqa: PLC0415
+
+            DeadLetterFile(home.dead_letters, lambda _: None).add([letter(COUNT, [Apple()], KeyError(1))])
+        monkeypatch.delitem(__import__("sys").modules, "goods_of_a_test")
+        monkeypatch.setattr("sys.path", list(__import__("sys").path))
+        name = rows(run("list"))[-1][0]
+        assert "\n[an apple]\n" in run("show", name)
+        (tmp_path / "goods_of_a_test.py").unlink()
+        monkeypatch.delitem(__import__("sys").modules, "goods_of_a_test")
+        assert "\n[an apple]\n" in run("show", name)  # As it was told when it failed.
+
+    def test_as_json(self, run, ids, home):
+        kept = json.loads(home.dead_letters.read_text().splitlines()[1])
+        assert json.loads(run("show", ids[1], "--json")) == {**kept, "state": "waiting"}
+
+    def test_one_that_is_not_there_or_not_named_enough(self, run, ids):
+        assert "There is no dead letter 'xyz' in" in run("show", "xyz", refused=True)
+        output = run("show", "", refused=True)
+        assert f"'' could be any of these: {', '.join(ids)}. Write more of it." in output
+
+
+class TestReplay:
+    def test_some_by_their_ids_in_this_order(self, run, ids, queued):
+        output = run("replay", ids[2][:8], ids[0])
+        assert output == (
+            "The application takes, when it starts the next time, 2 messages back, at the steps that failed.\n"
+        )
+        assert queued() == [ids[2], ids[0]]
+
+    def test_states_go_from_waiting_to_queued_to_replayed(self, run, ids, home):
+        run("replay", ids[0])
+        run("replay", ids[1])
+        take(home, 1)
+        assert [row[-1] for row in rows(run("list"))] == ["replayed", "queued", "waiting", "waiting"]
+        assert [row[0] for row in rows(run("list", "--state", "queued"))] == [ids[1]]
+
+    def test_a_running_application_takes_them_at_once(self, run, ids, home):
+        with (home.path / "lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            assert run("replay", ids[0]) == "The application takes 1 message back, at the step that failed.\n"
+
+    def test_all_that_can_be_and_have_not_been(self, run, ids, queued):
+        run("replay", ids[1])
+        output = run("replay", "--all")
+        assert output.startswith("1 dead letter cannot be replayed; `wallaroo dead-letters show` says why.\n")
+        assert queued() == [ids[1], ids[0], ids[2]]
+        assert run("replay", "--all").endswith("There is nothing to replay.\n")
+        assert queued() == [ids[1], ids[0], ids[2]]
+
+    def test_by_filter(self, run, ids, queued):
+        run("replay", "--step", "count", "--error", "value")
+        assert queued() == [ids[2]]
+
+    def test_again_only_when_told(self, run, ids, queued):
+        run("replay", ids[1])
+        assert "has been replayed before. To do so again, say --again." in run("replay", ids[1], refused=True)
+        assert queued() == [ids[1]]
+        run("replay", "--again", ids[1])
+        run("replay", "--again", "--step", "count")
+        assert queued() == [ids[1], ids[1], ids[1], ids[2]]
+
+    def test_one_that_cannot_be_replayed_refuses_all(self, run, ids, queued):
+        output = run("replay", ids[0], ids[3], refused=True)
+        assert f"{ids[3]} cannot be replayed: its message could not be packed" in output
+        assert queued() == []
+
+    @pytest.mark.parametrize("arguments", [[], ["abc", "--all"], ["abc", "--step", "count"]])
+    def test_it_must_be_clear_which(self, run, arguments):
+        assert "Name the dead letters to replay" in run("replay", *arguments, refused=True)
+
+
+def everything_about(folder):
+    """Return whatever can be told apart of a folder and all that is in it."""
+    found = {path: path.lstat() for path in (folder, *folder.rglob("*"))}
+    return {path: (stat.st_mode, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns) for path, stat in found.items()}
+
+
+class TestWhere:
+    def test_an_application_in_its_default_directory(self, run, home, ids, monkeypatch):
+        asked = []
+        monkeypatch.setattr(
+            "wallaroo.cli.dead_letter_queries.default_home",
+            lambda name, looking: asked.append((name, looking)) or home.path,
+        )
+        assert [row[0] for row in rows(run("list", where=["--application", "Word Count"]))] == ids
+        assert [row[0] for row in rows(run("list", where=["-a", "Word Count", "-n", "second"]))] == ids
+        assert asked == [("Word Count", True), ("Word Count second", True)]
+
+    @pytest.mark.parametrize("mode", [0o700, 0o755, 0o1777])
+    def test_who_reads_changes_nothing(self, run, home, ids, tmp_path, mode):
+        home.path.chmod(mode)
+        before = everything_about(tmp_path)
+        is_open = mode == 0o1777
+        for command in (["list"], ["list", "--json"], ["show", ids[1]]):
+            said = run(*command, refused=is_open)
+            assert (f"others can write to {home.path}." in said) is is_open
+        run("list", where=["-a", "there is no such application"], refused=True)
+        assert everything_about(tmp_path) == before
+
+    def test_letters_that_lie_elsewhere_are_shown_and_not_replayed(self, run, home, ids, tmp_path):
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        home.dead_letters.rename(elsewhere / home.dead_letters.name)
+        assert [row[0] for row in rows(run("list", where=["-r", str(elsewhere)]))] == ids
+        said = run("replay", ids[1], where=["-r", str(elsewhere)], refused=True)
+        assert "is not the directory of an application that could take them back" in said
+        assert [path.name for path in elsewhere.iterdir()] == [home.dead_letters.name]
+
+    def test_nothing_said(self, run):
+        assert "Say whose dead letters: --resilience-dir DIR" in run("list", where=[], refused=True)
+
+    def test_a_directory_that_is_not_there(self, run, tmp_path):
+        assert "There is no directory" in run("list", where=["-r", str(tmp_path / "gone")], refused=True)
+
+    def test_a_time_that_is_none(self, run):
+        assert "'soon' is no time: write 10m, 2h, 1d or 2025-01-31T12:00." in run(
+            "list", "--since", "soon", refused=True
+        )

@@ -1,0 +1,396 @@
+"""Further kinds of sources and sinks, made as new connectors would be, in the real ingress, worker and egress."""
+
+import asyncio
+import threading
+from array import array
+from collections import deque
+from contextlib import closing
+
+import pytest
+
+import wallaroo
+from wallaroo.connectors import registry
+from wallaroo.connectors.base import LoggedKind, RangedKind, SinkKind
+from wallaroo.connectors.pulled import PulledIntake
+from wallaroo.engine.delivery.collector import Collector
+from wallaroo.engine.delivery.egress import Egress
+from wallaroo.engine.delivery.ledger import Ledger
+from wallaroo.engine.directory.commit import Commits
+from wallaroo.engine.directory.home import Home
+from wallaroo.engine.plan import Input, Plan, new_layout
+from wallaroo.engine.spark.preflight import check_connectors
+from wallaroo.engine.stages.worker import Worker
+from wallaroo.engine.transport.chunks import Chunk
+from wallaroo.errors import WallarooParameterError
+from wallaroo.ingress.config import IngressConfig, endpoint_of
+from wallaroo.ingress.limits import Limits
+from wallaroo.ingress.log import LogReader
+from wallaroo.ingress.sequence import SequenceWriter, unpack_block
+from wallaroo.ingress.sequencer import FRAME, Line
+from wallaroo.ingress.server import IngressServer
+from wallaroo.topology.drawing import draw
+
+from ..engine.delivery.told import Told  # noqa: TID252 - tests are not installed
+from ..ingress.conftest import until  # noqa: TID252
+
+AT_ONCE = 10
+WAVE_BYTES = 84
+
+
+@wallaroo.decoder
+def decode(bs):
+    return bs.decode()
+
+
+@wallaroo.encoder
+def encode(data):
+    return data
+
+
+class Tides:
+    """A config: a topic of messages, which have numbers and stay where they are."""
+
+    decoder = decode
+
+    def __init__(self, topic, messages=()):
+        self.topic = topic
+        self.messages = deque(messages)
+
+
+class TideIntake(PulledIntake):
+    def __init__(self, config, log):
+        super().__init__()
+        self._config = config
+        self._log = log
+
+    async def run(self):
+        while True:
+            while len(self._config.messages) > self._log.end and not self._log.held_back:
+                self._log.received([self._config.messages[self._log.end]])
+            await asyncio.sleep(0.001)
+
+
+class TideKind(LoggedKind):
+    name = "tides"
+    config_class = Tides
+    nature = "takes the tides"
+
+    def mistakes(self, config):
+        if not config.topic:
+            yield "the topic is empty: give one, such as 'cuxhaven'"
+
+    def shown(self, config):
+        return (f"tides of {config.topic}",)
+
+    def preflight(self, pipeline, config):
+        if config.topic == "dry":
+            raise WallarooParameterError(f"Pipeline {pipeline!r} has no tides.")
+
+    def intake(self, config, place, log, context):
+        return TideIntake(config, log)
+
+
+class Waves:
+    """A config: waves have numbers, and can be looked up by them at any time; `reached` is after the last one."""
+
+    decoder = decode
+
+    def __init__(self, reached=0):
+        self.reached = reached
+        self.forgotten = 0
+
+
+class WaveIntake(PulledIntake):
+    def __init__(self, config, ranges):
+        super().__init__()
+        self._config = config
+        self._ranges = ranges
+
+    async def run(self):
+        while True:
+            end = min(self._ranges.end + AT_ONCE, self._config.reached)
+            # Every hundredth number is not given to any wave.
+            first = self._ranges.end + (self._ranges.end % 100 == 0)
+            if first < end and not self._ranges.held_back:
+                self._ranges.announced(first, end, WAVE_BYTES * (end - first))
+            self._config.forgotten = self._ranges.committed
+            await asyncio.sleep(0)
+
+
+class WaveReader:
+    def __init__(self, beach):
+        self._beach = beach
+
+    def read(self, first, end):
+        for number in range(first, end, 3):
+            yield number, [f"{self._beach} {each};".encode() for each in range(number, min(number + 3, end))]
+
+
+class WaveKind(RangedKind):
+    name = "waves"
+    config_class = Waves
+    nature = "counts the waves"
+
+    def mistakes(self, config):
+        return iter(())
+
+    def shown(self, config):
+        return ("waves",)
+
+    def place(self, config):
+        return {"beach": "sylt"}
+
+    def intake(self, config, place, ranges, context):
+        assert place == self.place(config)
+        return WaveIntake(config, ranges)
+
+    def reader(self, config, place, log):
+        return WaveReader(place["beach"])
+
+
+class Shelf:
+    """A config: outputs are put into a list, which stays."""
+
+    encoder = encode
+
+    def __init__(self):
+        self.blocks = []
+
+
+class ShelfConnection:
+    name = "shelf"
+
+    def __init__(self, config, context):
+        self._config = config
+        self._context = context
+
+    def connect(self):
+        self._context.notice("there is a shelf")
+
+    def deliver(self, block):
+        self._config.blocks.append((block.number, [bytes(each) for each in block.messages()]))
+
+    def close(self):
+        self._config.blocks.append(("closed", self._context.application, self._context.effectively_once))
+
+
+class ShelfKind(SinkKind):
+    config_class = Shelf
+
+    def mistakes(self, config):
+        return iter(())
+
+    def shown(self, config):
+        return ("a shelf",)
+
+    def connection(self, config, context):
+        return ShelfConnection(config, context)
+
+
+@pytest.fixture(autouse=True)
+def further_kinds(monkeypatch):
+    monkeypatch.setattr(registry, "SOURCES", [*registry.SOURCES, TideKind(), WaveKind()])
+    monkeypatch.setattr(registry, "SINKS", [*registry.SINKS, ShelfKind()])
+
+
+def application(source, sink):
+    return wallaroo.ApplicationBuilder("Tides").new_pipeline("north sea", source).to_sink(sink).build()
+
+
+def test_an_application_of_them_is_built_and_drawn_or_refused():
+    built = application(Tides("cuxhaven"), Shelf())
+    assert "│ tides of cuxhaven ├──▶│ a shelf │" in draw(built)
+    with pytest.raises(WallarooParameterError, match="pipeline 'north sea': the topic is empty"):
+        application(Tides(""), Shelf())
+    check_connectors(built.pipelines)
+    with pytest.raises(WallarooParameterError, match="Pipeline 'north sea' has no tides"):
+        check_connectors(application(Tides("dry"), Shelf()).pipelines)
+
+
+def test_an_intake_fills_the_log_and_goes_on_where_it_was(tmp_path):
+    source = Tides("cuxhaven", [b"high", b"low"])
+    endpoint = endpoint_of("north sea", source, str(tmp_path / "log"))
+    config = IngressConfig([endpoint], str(tmp_path / "control"), "token", str(tmp_path / "sequence"))
+
+    async def serve(end):
+        server = IngressServer(config, print)
+        try:
+            assert await server.start() == {}
+            await until(lambda: server.ends() == {"north sea": end})
+            assert server.status()["north sea"]["connections"] == 0
+            await server.drain()
+            source.messages.append(b"late")
+            await asyncio.sleep(0.01)
+            assert server.ends() == {"north sea": end}
+        finally:
+            server.close()
+
+    for end in (2, 3):
+        asyncio.run(asyncio.wait_for(serve(end), 60))
+    found = [payload for _, payloads in LogReader(tmp_path / "log").read(0, 3) for payload in payloads]
+    assert found == [b"high", b"low", b"late"]
+
+
+class Shore:
+    """An ingress that has waves, and a worker: takes blocks from one to the other, and keeps what comes out."""
+
+    def __init__(self, folder, source, max_log=1 << 30):
+        self.built = application(source, Shelf())
+        endpoint = endpoint_of("north sea", source, str(folder / "log"))
+        self.config = IngressConfig(
+            [endpoint],
+            str(folder / "control"),
+            "token",
+            str(folder / "sequence"),
+            limits=Limits(max_log=max_log),
+        )
+        told = Input(kind=endpoint.kind, place=endpoint.place, log="")
+        plan = Plan(self.built, new_layout(self.built.pipelines, 4), inputs={"north sea": told}, sources=["north sea"])
+        self.worker = Worker(plan)
+        self.outputs = {}
+        self.notices = []
+
+    def run(self, test, start=0, readers=1):
+        """Run a test in a life of the ingress, which is not stopped in good order."""
+
+        async def live():
+            server = IngressServer(self.config, self.notices.append)
+            try:
+                await server.start()
+                if readers:
+                    server.sequencer.join("a life", 0, readers, start, Line(self._take, lambda: None))
+                await test(server)
+            finally:
+                server.close()
+
+        self.outputs.clear()
+        asyncio.run(asyncio.wait_for(live(), 60))
+        return dict(self.outputs)
+
+    async def reach(self, server, last):
+        """Wait until a wave has come out, and tell meanwhile what has been delivered."""
+        while waves_in(self.outputs)[-1:] != [last]:
+            server.sequencer.delivered(max(self.outputs, default=-1) + 1)
+            await asyncio.sleep(0.001)
+
+    def _take(self, frame):
+        number, length, _ = FRAME.unpack_from(frame)
+        if length >= 0:
+            (share,) = self.worker.run_first(unpack_block(frame[FRAME.size :]), 1)
+            assert number not in self.outputs
+            self.outputs[number] = b"".join(bytes(chunk.body) for chunk in share if chunk.route == 0)
+
+
+def waves_in(outputs):
+    """Return the numbers of the waves, in the order of the blocks."""
+    return [int(wave.split()[1]) for number in sorted(outputs) for wave in outputs[number].decode().split(";") if wave]
+
+
+def waves_below(end, first=0):
+    return [number for number in range(first, end) if number % 100]
+
+
+def test_messages_that_stay_elsewhere_are_read_there_by_the_worker(tmp_path):
+    source = Waves(reached=250)
+    shore = Shore(tmp_path, source)
+
+    async def all_waves(server):
+        await shore.reach(server, source.reached - 1)
+
+    first = shore.run(all_waves)
+    assert waves_in(first) == waves_below(250)
+    source.reached = 333
+    # From the beginning, as after a crash without a commit: the same blocks have the same messages.
+    second = shore.run(all_waves)
+    assert waves_in(second) == waves_below(333)
+    assert {number: second[number] for number in first} == first
+    # And from a commit, with none of what came before.
+    source.reached = 350
+    third = shore.run(all_waves, start=max(second) + 1)
+    assert waves_in(third) == waves_below(350, first=333)
+    assert not LogReader(tmp_path / "log").end()
+
+
+def test_what_was_announced_and_is_in_no_block_is_announced_again(tmp_path):
+    source = Waves(reached=50)
+    shore = Shore(tmp_path, source)
+
+    async def all_is_announced(server):
+        await until(lambda: server.ends() == {"north sea": 50})
+
+    async def all_waves(server):
+        await shore.reach(server, 49)
+
+    assert shore.run(all_is_announced, readers=0) == {}
+    assert not SequenceWriter(tmp_path / "sequence", []).end
+    assert waves_in(shore.run(all_waves)) == waves_below(50)
+
+
+def test_no_more_is_announced_than_may_be_unprocessed(tmp_path):
+    source = Waves(reached=100)
+    shore = Shore(tmp_path, source, max_log=3500)
+
+    async def it_is_held_back(server):
+        north_sea = server.sources["north sea"]
+        await until(lambda: north_sea.held_back)
+        await asyncio.sleep(0.01)
+        # Each wave counts for 16 bytes more than it has, and ten at a time are announced.
+        assert (north_sea.end, north_sea.start) == (40, 0)
+        status = server.status()["north sea"]
+        assert (status["total_messages"], status["total_bytes"]) == (39, 39 * WAVE_BYTES)
+        assert status["backlog_bytes"] == 39 * (WAVE_BYTES + 16)
+        await shore.reach(server, 39)
+        server.sequencer.delivered(max(shore.outputs) + 1)
+        assert north_sea.backlog_bytes == 0
+        assert north_sea.held_back
+
+    async def it_goes_on(server):
+        north_sea = server.sources["north sea"]
+        assert north_sea.held_back
+        north_sea.commit(5)
+        assert north_sea.held_back
+        north_sea.commit(40)
+        await until(lambda: north_sea.end == 80 and north_sea.held_back)
+        await until(lambda: source.forgotten == 40)
+        await shore.reach(server, 79)
+
+    async def it_is_done(server):
+        north_sea = server.sources["north sea"]
+        assert (north_sea.start, north_sea.held_back) == (40, True)
+        north_sea.commit(80)
+        await shore.reach(server, 99)
+        assert not north_sea.held_back
+
+    shore.run(it_is_held_back)
+    assert "'north sea' has announced" in shore.notices[0]
+    shore.run(it_goes_on)
+    assert waves_in(shore.run(it_is_done)) == waves_below(100)
+
+
+@pytest.mark.parametrize("announced", [(9, 20, 1), (10, 10, 1), (12, 11, 1), (10, 20, -1), (10, 20, 1 << 32)])
+def test_ranges_that_cannot_be_are_refused(tmp_path, announced):
+    async def announce(server):
+        await until(lambda: server.ends() == {"north sea": 10})
+        with pytest.raises(ValueError, match=r"cannot come next|not a part of a block"):
+            server.sources["north sea"].announced(*announced)
+        assert server.ends() == {"north sea": 10}
+
+    shore = Shore(tmp_path, Waves(reached=10))
+    shore.run(announce)
+
+
+def test_a_sink_gets_the_messages_of_every_block_once(tmp_path):
+    shelf = Shelf()
+    built = application(Tides("cuxhaven"), shelf)
+    plan = Plan(built, new_layout(built.pipelines, 4))
+    commits = Commits(tmp_path / "commit.json", tmp_path / "states")
+    chunks = [Chunk(0, 0, 2, b"onetwo", array("I", [3, 3])), Chunk(0, 1, 1, b"three", array("I", [5]))]
+    around = (Told([]), threading.Event(), print)
+    with (
+        closing(Collector(str(tmp_path / "socket"), "token", commits)) as collector,
+        closing(Egress(plan, Home(tmp_path), collector, commits, *around, effectively_once=True)) as egress,
+    ):
+        egress.deliver(7, chunks)
+        egress.deliver(7, chunks)
+    with closing(Ledger(Home(tmp_path).ledger)) as ledger:
+        assert shelf.blocks == [(7, [b"one", b"two", b"three"]), ("closed", ledger.id, True)]

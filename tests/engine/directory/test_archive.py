@@ -1,0 +1,133 @@
+"""Starting fresh: everything is set aside, nothing is lost, and a crash in between does no harm."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from wallaroo.engine.directory import archive as module
+from wallaroo.engine.directory.archive import finish_setting_aside, set_aside
+from wallaroo.engine.directory.home import COMMIT, Home
+from wallaroo.engine.directory.ownership import MARKER
+
+CONTENTS = {
+    "checkpoint/offsets/0": "v1",
+    "dead-letters.jsonl": "{}",
+    "layout.json": "{}",
+    "ledger": "7\tsink",
+    "log/words-1234/00000000000000000000.data": "words",
+}
+
+
+def fill(folder, contents=CONTENTS):
+    for name, text in contents.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def files_in(folder):
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_everything_but_the_lock_is_moved_and_can_be_moved_back(tmp_path):
+    home = Home(tmp_path / "home")
+    home.open()
+    fill(home.path)
+    folder = home.set_aside()
+    assert folder.parent == home.path
+    assert folder.name.startswith("before-")
+    assert files_in(folder) == CONTENTS
+    assert sorted(path.name for path in home.path.iterdir()) == sorted([folder.name, "lock", "logs", MARKER])
+    assert not any((home.path / "logs").iterdir())
+    assert (home.path / "lock").read_text().split()[0] == str(os.getpid())
+    assert oct(folder.stat().st_mode & 0o777) == "0o700"
+    home.close()
+
+
+def test_what_was_set_aside_before_stays_where_it_is(tmp_path):
+    folders = []
+    for number in range(3):
+        fill(tmp_path, {"layout.json": str(number)})
+        folders.append(set_aside(tmp_path))
+    assert len(set(folders)) == 3
+    assert [files_in(folder) for folder in folders] == [{"layout.json": str(number)} for number in range(3)]
+    assert sorted(tmp_path.iterdir()) == sorted(folders)
+
+
+def test_what_is_not_the_applications_stays_where_it_is(tmp_path):
+    strangers = {"my_app.py": "import wallaroo", ".git/HEAD": "main", "ledger.txt": "mine"}
+    fill(tmp_path, CONTENTS | strangers)
+    assert files_in(set_aside(tmp_path)) == CONTENTS
+    assert {name: (tmp_path / name).read_text() for name in strangers} == strangers
+    assert set_aside(tmp_path) is None
+
+
+def test_everything_that_a_run_leaves_is_known(tmp_path):
+    """The names of `Home` and those that others put next to them."""
+    home = Home(tmp_path)
+    paths = [
+        home.logs,
+        home.sequence,
+        home.states,
+        home.path / COMMIT,
+        home.ledger,
+        home.dead_letters,
+        home.replays,
+        home.spark_log.parent,
+    ]
+    assert {path.name for path in paths} <= set(module.OWN)
+
+
+def test_an_empty_directory_is_left_as_it_is(tmp_path):
+    home = Home(tmp_path / "home")
+    home.open()
+    before = sorted(home.path.rglob("*"))
+    assert home.set_aside() is None
+    assert sorted(home.path.rglob("*")) == before
+    home.close()
+
+
+CRASH = """
+import os, sys
+from pathlib import Path
+from wallaroo.engine.directory.archive import set_aside
+
+moves = int(sys.argv[2])
+rename, sync = Path.rename, os.fsync
+def dying(*args):
+    global moves
+    if moves == 0:
+        os._exit(9)
+    moves -= 1
+    return rename(*args)
+Path.rename = dying
+set_aside(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("moves", range(len(CONTENTS) + 1))
+def test_a_crash_in_between_leaves_the_rest_to_whoever_comes_next(tmp_path, moves):
+    home = Home(tmp_path)
+    home.open()
+    home.close()
+    fill(tmp_path)
+    crashed = subprocess.run([sys.executable, "-c", CRASH, tmp_path, str(moves)], check=False)
+    assert crashed.returncode == 9
+    # Not even the user asks for a fresh start again.
+    home.open()
+    home.close()
+    [folder] = tmp_path.glob("*before-*")
+    assert folder.name.startswith("before-")
+    assert files_in(folder) == CONTENTS
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([folder.name, "lock", "logs", MARKER])
+    assert home.recorded_layout() is None
+
+
+def test_nothing_is_replaced_by_what_somebody_wrote_after_the_crash(tmp_path):
+    (tmp_path / f"{module._UNDER_WAY}now").mkdir()
+    fill(tmp_path / f"{module._UNDER_WAY}now", {"ledger": "old", "logs/a": "old"})
+    fill(tmp_path, {"ledger": "new", "logs/a": "new"})
+    folder = finish_setting_aside(tmp_path)
+    assert files_in(folder) == {"ledger": "old", "ledger-2": "new", "logs/a": "old", "logs-2/a": "new"}

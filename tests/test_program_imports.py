@@ -1,0 +1,28 @@
+"""How a process finds the modules of another one."""
+
+import os
+import sys
+
+from wallaroo.program import import_path, make_importable, way_to_modules
+
+
+def test_import_paths_are_absolute(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", "relative", *sys.path])
+    assert import_path()[:2] == [os.getcwd(), os.path.join(os.getcwd(), "relative")]  # noqa: PTH109, PTH118
+
+
+def test_nothing_is_added_twice(monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(map(os.path.abspath, sys.path)) | set(sys.path)
+    for _ in range(2):
+        make_importable(way_to_modules())
+    assert set(sys.path) == before
+
+
+def test_the_order_in_which_modules_are_looked_for_comes_along(monkeypatch):
+    monkeypatch.setattr(sys, "path", ["/script", "/standard", "/application", "/installed", "/last"])
+    way = way_to_modules()
+    monkeypatch.setattr(sys, "path", ["/spark", "/standard", "/installed"])
+    make_importable(way)
+    assert sys.path == ["/spark", "/script", "/standard", "/application", "/installed", "/last"]
