@@ -27,7 +27,7 @@ lint: $(READY) ## Check style, formatting, types, and the packages for known vul
 	@$(BIN)/python tools/audit.py requirements.lock $(VENV)/audited
 
 docs: $(READY) ## Build the documentation as a site in build/site.
-	$(BIN)/python -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 chaos: $(READY) ## Strike a running application in all sorts of ways (SEED=... MINUTES=...).
 	@$(BIN)/python -m tests.system.chaos.run $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))

@@ -16,7 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -132,7 +132,8 @@ BESIDE = 10
 LEGEND = 560
 THREAD = 14
 """The room for a line that passes a row."""
-_COLOURS = ("#2f6690", "#b4532a", "#4f7358", "#7a4e8a", "#8a6d1d", "#3d6b6b", "#5b5f66")
+_COLOURS = ("#4f7358", "#7a4e8a", "#b4532a", "#2f6690", "#3d6b6b", "#8a6d1d", "#a03c5a", "#5d6b2f")
+_PLAIN = "#5b5f66"
 
 
 @dataclass
@@ -217,7 +218,13 @@ def drawn(edges: Edges) -> str:
     picture = Picture(edges)
     slots = {slot.name: (slot, row) for row, of_row in enumerate(picture.rows) for slot in of_row}
     lines = [_line(picture, edge, way, slots) for edge, way in picture.ways.items()]
-    boxes = [_box_drawn(slot, picture.top(row)) for slot, row in slots.values() if slot.is_box]
+    families = sorted({_family(box) for box in picture.row_of} - {FACADE, BASE})
+    colours = dict(zip(families, cycle(_COLOURS), strict=False))
+    boxes = [
+        _box_drawn(slot, picture.top(row), colours.get(_family(slot.name), _PLAIN))
+        for slot, row in slots.values()
+        if slot.is_box
+    ]
     words = _words(picture)
     height = picture.height + 20 * len(words)
     legend = [
@@ -264,10 +271,13 @@ def _curve(points: list[tuple[float, float]]) -> str:
     return " ".join(path)
 
 
-def _box_drawn(slot: Slot, top: float) -> str:
+def _family(box: str) -> str:
+    """Return the package that a box belongs to: those of one package have one colour."""
+    return box.partition(".")[0]
+
+
+def _box_drawn(slot: Slot, top: float, colour: str) -> str:
     left = slot.x - slot.width / 2
-    family = slot.name.partition(".")[0]
-    colour = _COLOURS[-1] if family in {FACADE, BASE} else _COLOURS[sum(map(ord, family)) % (len(_COLOURS) - 1)]
     return (
         f'  <rect x="{left:g}" y="{top:g}" width="{slot.width:g}" height="{BOX_HEIGHT}" rx="6" fill="{colour}"/>\n'
         f'  <text x="{slot.x:g}" y="{top + BOX_HEIGHT / 2 + 5:g}" class="name">{escape(slot.name)}</text>'

@@ -12,7 +12,7 @@ import wallaroo
 from wallaroo import testing
 from wallaroo.cli.framing import FRAMINGS
 from wallaroo.connectors.tcp.confirmed_sink import ANSWER, HEADER
-from wallaroo.engine.metrics import Counts
+from wallaroo.engine.metrics import Metrics
 from wallaroo.topology.model import REPLAYS
 
 from ..examples.readme import blocks  # noqa: TID252 - tests are not installed
@@ -117,7 +117,7 @@ def test_every_field_of_a_dead_letter_is_on_the_page_and_no_other():
 
 
 def test_every_count_is_on_the_page_and_no_other():
-    counts = Counts().snapshot()
+    counts = Metrics().snapshot()
     whole, _, _ = section("## counts.json").partition("\n### ")
     assert names_in(whole) == counts.keys()
     assert names_in(section("### Delays")) == counts["delays"].keys()
