@@ -10,6 +10,7 @@ from typing import Any
 
 from wallaroo.connectors.base import Piece
 from wallaroo.engine.plan import Layout, Plan
+from wallaroo.engine.stages.current_message import Origin
 from wallaroo.engine.stages.outbox import AT_HAND, Outbox
 from wallaroo.engine.stages.state_store import MemoryStores
 from wallaroo.engine.stages.worker import Worker
@@ -199,13 +200,14 @@ class _Direct(Outbox):
 class _Raising(_Direct):
     """An outbox that takes no dead letters."""
 
-    def fail(
+    def fail(  # noqa: PLR0913 - as `Outbox` has it
         self,
         place: Place,
         message: Any,
         error: BaseException,
         key: Any = AT_HAND,  # noqa: ARG002
         *,
+        origin: Origin | None = None,  # noqa: ARG002
         encoding: str | None = None,  # noqa: ARG002
     ) -> None:
         """Raise the error."""

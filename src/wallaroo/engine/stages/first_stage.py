@@ -70,9 +70,9 @@ class FirstStage:
         def position() -> int:
             return end - length_hint() - 1
 
-        self._outbox.origin = lambda: self._line.origin(position())
-        if self._outbox.watch is not None:
-            self._outbox.watch.message = position
+        current = self._outbox.current
+        current.origin = lambda: self._line.origin(position())
+        current.number = position
         with self._outbox.capturing():
             self._line.run(remaining)
         self._outbox.join_encoded()

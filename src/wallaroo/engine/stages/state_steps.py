@@ -92,12 +92,12 @@ class BucketRun:
         objects = self.bucket.objects
         run = step.run
         outbox = step.outbox
-        outbox.origin = work.origin_at_hand
-        if outbox.watch is not None:
-            outbox.watch.message = work.at_hand
+        current = outbox.current
+        current.origin = work.origin_at_hand
+        current.number = work.at_hand
         since_joined = 0
         for key, of_key in messages.items():
-            outbox.key = work.key = key
+            current.key = work.key = key
             if key in self._guards:
                 self._run_guarded(work, key, 0)
                 continue
@@ -227,10 +227,8 @@ class _Work:
     def fail(self, key: Any, index: int, error: BaseException) -> None:
         """Make a message of this chunk a dead letter."""
         self._failed.setdefault(key, set()).add(index)
-        outbox = self.step.outbox
-        outbox.origin = partial(self.arrived.origin, key, index)
-        outbox.fail(self.step.place, self.arrived.message(key, index), error, key)
-        outbox.origin = self.origin_at_hand
+        origin = partial(self.arrived.origin, key, index)
+        self.step.outbox.fail(self.step.place, self.arrived.message(key, index), error, key, origin=origin)
 
     def origin_at_hand(self) -> dict[str, Any]:
         """Say where the message came from whose output is on its way."""

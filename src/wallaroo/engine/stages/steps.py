@@ -168,17 +168,17 @@ class _Line:
     def _write_key_by(self, step: KeyBy, index: int, message: str, place: Place) -> None:
         """Leave the key where the next state finds it: a message goes all the way before the next one comes."""
         loop = self.loop
-        outbox, before = loop.name(self._outbox, "outbox"), loop.variable("key")
+        current, before = loop.name(self._outbox.current, "current"), loop.variable("key")
         if place.keyed:
-            loop.line(f"{before} = {outbox}.key")
+            loop.line(f"{before} = {current}.key")
         with self._attempt(message, place):
             key_of = loop.name(self._outbox.watched(step.bind(), place.label), "key_of")
-            loop.line(f"{outbox}.key = {key_of}({message})")
+            loop.line(f"{current}.key = {key_of}({message})")
         with loop.block("else:"):
             self.write(index + 1, message)
         if place.keyed:
             # The next message came here with a key of its own, and must not find that of this one.
-            loop.line(f"{outbox}.key = {before}")
+            loop.line(f"{current}.key = {before}")
 
     def _write_to_state(self, route: StepRoute, message: str, place: Place) -> None:
         loop = self.loop
@@ -189,7 +189,7 @@ class _Line:
             # A key that the message had before is not the one that it would have here.
             place = replace(place, keyed=False)
         elif route.step.state.partitioned:
-            key = f"{loop.name(self._outbox, 'outbox')}.key"
+            key = f"{loop.name(self._outbox.current, 'current')}.key"
         else:
             key = "None"
         with self._attempt(message, place):

@@ -55,11 +55,10 @@ class Worker:
         """Run with a watch over every call of user code, which is bound anew for it."""
         bound = self._lines, self._steps
         self._lines, self._steps = {}, {}
-        self.outbox.watch = watch
         try:
-            yield
+            with self.outbox.watched_by(watch):
+                yield
         finally:
-            self.outbox.watch = None
             self._lines, self._steps = bound
 
     def run_first(self, block: SequencedBlock, partitions: int) -> list[list[Chunk]]:
@@ -69,9 +68,9 @@ class Worker:
         for share in shares:
             share.append(Chunk(BLOCK, 0, 0, block.pack()))
         self.outbox.clear()
-        self.outbox.origin_of_packed = partial(self._origin_of_packed, block)
+        origin_of = partial(self._origin_of_packed, block)
         for part, _ in enumerate(self.run_ranges(block, self.outbox, self._line)):
-            self.outbox.share_out(part, shares, carrier)
+            self.outbox.share_out(part, shares, carrier, origin_of)
         return shares
 
     def run_ranges(
@@ -89,8 +88,7 @@ class Worker:
                     f"Block {block.number} has messages of the pipeline {name!r}, which the application no longer has. "
                     "Start it once more with that pipeline, so that they are processed"
                 )
-            if outbox.watch is not None:
-                outbox.watch.source = name
+            outbox.current.source = name
             stage = FirstStage(outbox, line)
             for at, payloads in self._messages.read(name, first, end):
                 yield from stage.run(at, payloads)
@@ -201,7 +199,7 @@ class Stage:
         for share in onward:
             share.append(Chunk(BLOCK, 0, 0, block.pack()))
         self._outbox.clear()
-        self._outbox.origin_of_packed = self._origin_of_output
+        self._outbox.current.source = ""
         for chunk in chunks:
             if chunk.route == BLOCK:
                 continue
@@ -211,10 +209,10 @@ class Stage:
             with self._outbox.capturing():
                 self._run_chunk(block, chunk)
             # Together with where it came from, so that the next stage can put it into the order of the input.
-            self._outbox.share_out(chunk.part, onward, self._partition)
+            self._outbox.share_out(chunk.part, onward, self._partition, self._origin_of_output)
         if self._kept > _KEPT_AT_MOST:
             self._save()
-            self._outbox.share_out(chunks[-1].part, onward, self._partition)
+            self._outbox.share_out(chunks[-1].part, onward, self._partition, self._origin_of_output)
         return onward
 
     def _run_chunk(self, block: SequencedBlock, chunk: Chunk) -> None:
@@ -226,8 +224,8 @@ class Stage:
             # The sender tries each class of message before it relies on it, so this is rare; it is kept as it is.
             error = NotPicklableError(f"{chunk.number} messages that were packed together cannot be read: {cause}")
             route = self._plan.routes[chunk.route]
-            self._outbox.origin = lambda: {"source": route.pipeline.name}
-            self._outbox.fail(step.place, bytes(chunk.body), error, None, encoding=PACKED)
+            origin = partial(dict[str, Any], source=route.pipeline.name)
+            self._outbox.fail(step.place, bytes(chunk.body), error, None, origin=origin, encoding=PACKED)
             return
         state = step.step.state.name
         for bucket, work in works:
