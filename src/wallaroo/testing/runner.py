@@ -75,7 +75,8 @@ class InMemory:
     """An application in memory, to be sent messages and looked at step by step.
 
     With `keep_errors`, messages on which user code fails are collected in `errors`, as in a real run, instead of being
-    raised.
+    raised. With `strict_keys`, keys that are not in a step's `partition_keys` are errors, as with that option of
+    `machida`.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class InMemory:
         *,
         args: Iterable[str] = _ANY_ADDRESSES,
         keep_errors: bool = False,
+        strict_keys: bool = False,
     ) -> None:
         built = application if isinstance(application, Application) else application(list(args))
         self._recorders: dict[str, _Recorder] = {}
@@ -92,7 +94,12 @@ class InMemory:
         serializers = own_serializers(module)
         names = [pipeline.name for pipeline in pipelines]
         plan = Plan(
-            Application(built.name, pipelines), _layout(pipelines), *serializers, run_id="memory", sources=names
+            Application(built.name, pipelines),
+            _layout(pipelines),
+            *serializers,
+            run_id="memory",
+            sources=names,
+            strict_keys=strict_keys,
         )
         self._at_hand = _AtHand()
         self._worker = Worker(plan, self._at_hand, _Direct(plan) if keep_errors else _Raising(plan))

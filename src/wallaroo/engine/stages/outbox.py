@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import sys
 from array import array
 from collections import defaultdict
@@ -20,7 +21,7 @@ from wallaroo.engine.stages.captured_output import CapturedStream
 from wallaroo.engine.stages.crash_guard import CallGuard, Function
 from wallaroo.engine.stages.current_message import CurrentMessage, Origin
 from wallaroo.engine.transport.buckets import stable_hash
-from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, Chunk
+from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, UNLISTED_KEYS, Chunk
 from wallaroo.engine.transport.dead_letter_record import Letter, Place, dump_records, make_letter, safe_repr, shorten
 
 _PRINTED_AT_MOST = 64 * 1024
@@ -45,7 +46,7 @@ class NotPicklableError(Exception):
 
 
 class UnknownKeyError(Exception):
-    """A partition function returned a key that the application had not listed."""
+    """A partition function returned a key that its state cannot have."""
 
 
 class Outbox:
@@ -62,6 +63,8 @@ class Outbox:
         self._keyed: dict[int, defaultdict[Any, list[Any]]] = {}
         self._buckets: dict[int, dict[Any, int]] = {}
         self._dead: list[Letter] = []
+        self._unlisted: dict[str, tuple[int, str]] = {}
+        """By state, how many objects were made for keys that were not listed, and the first of these keys."""
         self._travelled: set[type] = set()
         """Classes of messages that have been seen to survive the way to another worker."""
         self.fanout_budget = _FANOUT_AT_MOST
@@ -99,6 +102,7 @@ class Outbox:
         for keyed in self._keyed.values():
             keyed.clear()
         self._dead.clear()
+        self._unlisted.clear()
         self.fanout_budget = _FANOUT_AT_MOST
         self.current.key = None
         self.printed.seek(0)
@@ -159,6 +163,11 @@ class Outbox:
         """Take a dead letter as it is."""
         self._dead.append(letter)
 
+    def made_unlisted(self, state: str, key: Any) -> None:
+        """Take note that a state was made for a key that the application had not listed."""
+        number, first = self._unlisted.get(state) or (0, shorten(safe_repr(key)))
+        self._unlisted[state] = number + 1, first
+
     def take_letters(self) -> list[Letter]:
         """Return the dead letters so far, and forget them."""
         letters, self._dead = self._dead, []
@@ -191,6 +200,9 @@ class Outbox:
         if self._dead:
             loose.append(Chunk(DEAD_LETTERS, part, len(self._dead), dump_records(self._dead)))
             self._dead.clear()
+        if self._unlisted:
+            loose.append(Chunk(UNLISTED_KEYS, part, 0, json.dumps(self._unlisted).encode()))
+            self._unlisted.clear()
         if text := self._printed_text():
             loose.append(Chunk(PRINTED, part, 0, text.encode("utf-8", "replace")))
 
@@ -261,7 +273,7 @@ class Outbox:
         """Return the bucket of a key, or raise what is wrong with the key."""
         state = route.step.state
         if route.step.partition is not None:
-            if state.keys is not None and key not in state.keys:
+            if self._plan.strict_keys and state.keys is not None and key not in state.keys:
                 raise UnknownKeyError(
                     f"the partition function returned the key {shorten(safe_repr(key))}, which is not among the "
                     f"{len(state.keys)} partition keys of state {state.name!r}"

@@ -35,6 +35,8 @@ class StateStep:
         self.compute: Compute = route.step.bind()
         """The computation itself, for what it has done before; `attempt` is the same for messages whose turn comes."""
         self.attempt: Compute = outbox.watched(self.compute, self.place.label)
+        self.listed = route.step.state.keys
+        """The keys that the application has listed, if it has; others may come all the same."""
         self.make = route.step.state.make()
         self.make_first = outbox.watched(self.make, f"state of {self.place.label}")
         self.run = state_loop(plan, outbox, route)
@@ -137,6 +139,8 @@ class BucketRun:
             for index in range(len(work.messages[key])):
                 work.fail(key, index, error)
             return None
+        if step.listed is not None and key not in step.listed:
+            step.outbox.made_unlisted(step.step.state.name, key)
         self.bucket.objects[key] = state
         return state
 

@@ -6,7 +6,7 @@ route:
 
 - for a state, the messages with their keys, packed together; its marks say which keys are in which bucket;
 - for a sink, encoded messages back to back; its marks say how long each of them is;
-- for the driver, dead letters or printed text.
+- for the driver, dead letters, printed text, or how many states were made for keys that were not listed.
 
 `part` says from which of the block's ranges a chunk comes: where pipelines meet in one state, its messages are
 computed in the order in which they were accepted.
@@ -27,6 +27,8 @@ PRINTED = -2
 """The route of what user code printed: text for the user's screen."""
 BLOCK = -3
 """The route of what a block says of itself."""
+UNLISTED_KEYS = -4
+"""The route of states that were made for keys that were not listed: JSON with their number, and a key, by state."""
 
 _HEAD = Struct("<iIIII")
 
