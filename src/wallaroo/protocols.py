@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+LINES = "lines"
+"""What the `framing` of a decoder is whose messages end with a newline each."""
 
-class Decoder(Protocol):
-    """Turns the bytes of a source into messages, and says how they are framed."""
+
+class HeaderDecoder(Protocol):
+    """Turns the bytes of a source into messages that have a header with their length in front."""
 
     def header_length(self) -> int:
         """Return the number of bytes in front of each payload."""
@@ -16,6 +19,33 @@ class Decoder(Protocol):
 
     def decode(self, bs: bytes) -> Any:
         """Return the message in the payload `bs`, or None to drop it."""
+
+
+class LineDecoder(Protocol):
+    """Turns the bytes of a source into messages that end with a newline each."""
+
+    @property
+    def framing(self) -> Any:
+        """Return "lines"; a method that does so will do as well."""
+
+    def decode(self, bs: bytes) -> Any:
+        """Return the message in the line `bs`, which has no newline, or None to drop it."""
+
+
+Decoder = HeaderDecoder | LineDecoder
+"""Turns the bytes of a source into messages, and says how they are framed."""
+
+
+def has_line_framing(decoder: Any) -> bool:
+    """Tell whether the messages of a decoder are lines.
+
+    >>> class Lines:
+    ...     framing = "lines"
+    >>> has_line_framing(Lines()), has_line_framing(object())
+    (True, False)
+    """
+    framing = getattr(decoder, "framing", None)
+    return bool((framing() if callable(framing) else framing) == LINES)
 
 
 class Encoder(Protocol):

@@ -211,6 +211,19 @@ class TestErrors:
         with pytest.raises(testing.StepError, match="step 'exit' failed for the message 'why': SystemExit: why"):
             testing.run(ab.build(), ["why"])
 
+    def test_decoders_of_lines(self):
+        class Lines:
+            framing = "lines"
+
+            def decode(self, bs):
+                return bs.decode()
+
+        for decoder in (Lines(), wallaroo.decoder(framing="lines")(bytes.decode)):
+            ab = wallaroo.ApplicationBuilder("Lines")
+            ab.new_pipeline("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decoder))
+            ab.to_sink(wallaroo.TCPSinkConfig("127.0.0.1", "7002", encode))
+            assert testing.run(ab.build(), [b"a line", "decoded"]) == ["a line", "decoded"]
+
     def test_a_key_that_is_not_listed(self):
         assert testing.run(word_count, ["zebra why zebra"]) == [("zebra", 1), ("why", 1), ("zebra", 2)]
         with pytest.raises(testing.StepError, match="'z'"):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from wallaroo.api.decorated import Decorated, P, R, function_name
 from wallaroo.errors import WallarooParameterError
-from wallaroo.introspection import a_kind_of
+from wallaroo.introspection import MISSING, a_kind_of
+from wallaroo.protocols import LINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +47,18 @@ class FramedDecoder(Decorated[[bytes], M]):
         self.__dict__.update(state, length_struct=struct.Struct(state["length_struct"]))
 
 
+class LinesDecoder(Decorated[[bytes], M]):
+    """What `@decoder(framing="lines")` makes: each line of the stream is a message."""
+
+    decorator = "@wallaroo.decoder"
+    parameters = ("bs",)
+
+    def __init__(self, function: Callable[[bytes], M]) -> None:
+        super().__init__(function)
+        self.framing = LINES
+        self.decode = function
+
+
 class EncoderFunction(Decorated[P, R]):
     """What `@encoder` makes: it turns an output into what a sink sends."""
 
@@ -61,27 +74,60 @@ class EncoderFunction(Decorated[P, R]):
 def decoder(header_length: Callable[[bytes], M], /) -> FramedDecoder[M]: ...
 @overload
 def decoder(header_length: int = 4, length_fmt: str = ">I") -> Callable[[Callable[[bytes], M]], FramedDecoder[M]]: ...
-def decoder(
-    header_length: int | Callable[[bytes], M] = 4, length_fmt: str = ">I"
-) -> FramedDecoder[M] | Callable[[Callable[[bytes], M]], FramedDecoder[M]]:
+@overload
+def decoder(*, framing: Literal["lines"]) -> Callable[[Callable[[bytes], M]], LinesDecoder[M]]: ...
+def decoder(header_length: Any = MISSING, length_fmt: Any = MISSING, *, framing: Any = MISSING) -> Any:
     r"""Make a decoder out of a function that takes the bytes of a payload and returns a message.
 
     In front of each payload there is a header that holds the payload's length. Without arguments (with or
-    without parentheses) the header is a big-endian 32-bit number. Returning None drops the message.
+    without parentheses) the header is a big-endian 32-bit number. With `framing="lines"` there is no header, and each
+    line is a payload, so that `nc` can send messages. Returning None drops the message.
 
     Args:
         header_length: The number of bytes of the header.
         length_fmt: The format of the header, as the module `struct` writes it: one whole number.
+        framing: "lines" where each message ends with a newline, LF or CRLF, which the function does not get to see. A
+            last line without one counts when the sender ends its stream behind it.
+
+    Returns:
+        The decoder; or, where arguments are given, the decorator that makes it.
+
+    Raises:
+        WallarooParameterError: The arguments contradict each other, or do not describe a header.
 
     >>> @decoder(header_length=2, length_fmt=">H")
     ... def decode(bs):
     ...     return bs.decode("utf-8")
     >>> decode.header_length(), decode.payload_length(b"\x00\x05"), decode(b"hello")
     (2, 5, 'hello')
+    >>> @decoder(framing="lines")
+    ... def decode_line(bs):
+    ...     return bs.decode("utf-8")
+    >>> decode_line.framing, decode_line(b"hello")
+    ('lines', 'hello')
     """
+    if framing is not MISSING:
+        _check_framing(framing, header_length, length_fmt)
+        return LinesDecoder
+    length_fmt = ">I" if length_fmt is MISSING else length_fmt
     if callable(header_length):
         return FramedDecoder(header_length, 4, length_fmt)
-    return lambda function: FramedDecoder(function, header_length, length_fmt)
+    size = 4 if header_length is MISSING else header_length
+    return lambda function: FramedDecoder(function, size, length_fmt)
+
+
+def _check_framing(framing: Any, header_length: Any, length_fmt: Any) -> None:
+    """Refuse a framing that is not known, or is given together with a header."""
+    if framing != LINES:
+        raise WallarooParameterError(
+            f'@wallaroo.decoder: framing must be "lines", where each message ends with a newline; got '
+            f"{a_kind_of(framing)}. Leave it out where each message has a header in front."
+        )
+    if header_length is not MISSING or length_fmt is not MISSING:
+        raise WallarooParameterError(
+            '@wallaroo.decoder: with framing="lines" messages have no header. Write @wallaroo.decoder(framing="lines") '
+            "alone, or leave framing out."
+        )
 
 
 def encoder(function: Callable[P, R]) -> EncoderFunction[P, R]:

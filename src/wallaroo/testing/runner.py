@@ -19,7 +19,7 @@ from wallaroo.engine.transport.dead_letter_record import Letter, Place, load_rec
 from wallaroo.engine.transport.plan_file import own_serializers
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.sequence import Range, SequencedBlock
-from wallaroo.protocols import Decoder, Encoder
+from wallaroo.protocols import LINES, Decoder, Encoder
 from wallaroo.topology.levels import state_levels
 from wallaroo.topology.model import Application, Pipeline
 
@@ -249,10 +249,11 @@ class _Sink:
 class _Feed:
     """A decoder that lets messages pass which are decoded already."""
 
+    framing = LINES
+    """Nothing is framed in memory, so it does not matter how."""
+
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
-        self.header_length = decoder.header_length
-        self.payload_length = decoder.payload_length
 
     def decode(self, bs: Any) -> Any:
         return self._decoder.decode(bs) if isinstance(bs, bytes) else bs
