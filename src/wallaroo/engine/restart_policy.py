@@ -15,6 +15,7 @@ from wallaroo.backoff import Backoff
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.failure import Failure, Kind
 from wallaroo.engine.spark.error_messages import cannot_go_on
+from wallaroo.errors import ApplicationError
 from wallaroo.files import room_in, takes_nothing
 from wallaroo.notices import Notice
 
@@ -49,6 +50,8 @@ class RestartPolicy:
 
     def passes(self, failure: Failure) -> bool:
         """Tell whether the cause of a failure may go away by itself, or with a little help, while the run goes on."""
+        if failure.kind == Kind.APPLICATION:
+            return False
         return failure.kind != Kind.FINAL or self._full_folder() is not None
 
     def wait(
@@ -61,9 +64,14 @@ class RestartPolicy:
         something was `learned` is no try, and there is nothing to wait for.
 
         Raises:
+            ApplicationError: The program has to be changed.
             WallarooError: The failure is not one that passes, or it came too often, or for too many messages.
         """
         self.progress(done)
+        if failure.kind == Kind.APPLICATION:
+            raise ApplicationError(
+                f"{failure.text}\nWhat was accepted is kept: with a mended program the same command goes on from there."
+            )
         if failure.kind == Kind.NO_ROOM or (failure.kind == Kind.LOST and any(map(takes_nothing, self._folders))):
             # Spark does not tell the one from the other.
             self._waits += 1

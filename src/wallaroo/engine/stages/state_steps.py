@@ -14,6 +14,7 @@ from functools import cached_property, partial
 from operator import length_hint
 from typing import Any, NamedTuple, Protocol
 
+from wallaroo.class_changes import explain_missing_attribute
 from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.stages.live_state import Bucket, BucketStore, StateLog
 from wallaroo.engine.stages.outbox import USER_ERRORS, NotPicklableError, Outbox
@@ -152,6 +153,7 @@ class BucketRun:
         for earlier in self._kept():
             guard.succeeded.extend((earlier.step, earlier.arrived.message(key, at)) for at in earlier.succeeded(key))
         guard.succeeded.extend((work.step, work.arrived.message(key, at)) for at in range(index))
+        explain_missing_attribute(error, work.step.make)
         work.fail(key, index, _shaped(error, work.step))
         self.bucket.objects[key] = guard.restore(work.step)
         self._run_guarded(work, key, index + 1)
@@ -169,6 +171,7 @@ class BucketRun:
                 outputs = checked_list(output) if step.step.multi else [output]
                 step.outbox.fanout_budget -= len(outputs) if step.step.multi else 0
             except USER_ERRORS as error:
+                explain_missing_attribute(error, step.make)
                 work.fail(key, index, error)
                 objects[key] = guard.restore(step)
                 continue

@@ -154,6 +154,19 @@ class Worker:
                 with _told(route.pipeline.name, f"the step {route.step.name!r} or one after it"):
                     self.step(route.number)
 
+    def try_states(self, level: int, names: Iterable[BucketName], files: BucketStores) -> None:
+        """Load a little of each state of a level that has been saved, so that a class that is gone is found now.
+
+        Raises:
+            SavedStateError: It cannot be loaded.
+        """
+        states = {state for state, layout in self.plan.layout.states.items() if layout.level == level}
+        with self.outbox.capturing():
+            for name in sorted(names):
+                if name[0] in states:
+                    states.remove(name[0])
+                    self._log.try_loading(files.bucket(name))
+
     def step(self, number: int) -> StateStep:
         """Return a state step, bound."""
         if number not in self._steps:
