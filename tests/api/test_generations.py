@@ -208,7 +208,7 @@ def test_numbers_are_numbers_where_numbers_are_listed_or_nothing_is():
 
 def test_keys_that_are_not_listed_make_states():
     memory = testing.InMemory(votes(vote, by_letter, ["a"])).send(["azaz"])
-    assert memory.outputs() == [("a", 1), ("z", 1), ("a", 2), ("z", 2)]
+    assert sorted(memory.outputs()) == [("a", 1), ("a", 2), ("z", 1), ("z", 2)]
     assert set(memory.states("votes")) == {"a", "z"}
 
 

@@ -225,7 +225,7 @@ class TestErrors:
             assert testing.run(ab.build(), [b"a line", "decoded"]) == ["a line", "decoded"]
 
     def test_a_key_that_is_not_listed(self):
-        assert testing.run(word_count, ["zebra why zebra"]) == [("zebra", 1), ("why", 1), ("zebra", 2)]
+        assert sorted(testing.run(word_count, ["zebra why zebra"])) == [("why", 1), ("zebra", 1), ("zebra", 2)]
         with pytest.raises(testing.StepError, match="'z'"):
             testing.InMemory(word_count, strict_keys=True).send(["zebra"])
 

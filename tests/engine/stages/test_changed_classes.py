@@ -22,8 +22,7 @@ def unfreeze():
 def first_version(monkeypatch):
     monkeypatch.setattr(class_changes, "_renamed", {})
     monkeypatch.setattr(class_changes, "_upgrades", {})
-    yield
-    Totals.has_history = False
+    monkeypatch.setattr(Totals, "has_history", False)
 
 
 class Totals:
@@ -47,7 +46,7 @@ def count(word, totals):
 def blocks(make, tmp_path):
     """Return an application that has run once, with two words."""
     line = make.pipeline("p", make.state_step(count, state="totals", make=Totals))
-    blocks = Blocks(make.plan(line, run_id="first"), tmp_path, partitions=1)
+    blocks = Blocks(make.plan(line, run_id="first", buckets=1), tmp_path, partitions=1)
     assert blocks.run(("p", [b"a", b"b"]))[1] == ["a 1", "b 1"]
     blocks.commit()
     return blocks

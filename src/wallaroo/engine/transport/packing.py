@@ -240,7 +240,7 @@ def _made_as_pickle_does(kind: type, names: tuple[str, ...], rows: Iterable[tupl
     """Return objects of rows: each without a call of `__init__`, and given its attributes by `__setstate__`, if any."""
     made = []
     for row in rows:
-        each = kind.__new__(kind)
+        each: Any = copyreg.__newobj__(kind)  # type: ignore[attr-defined]
         attributes = dict(zip(names, row, strict=True))
         if hasattr(each, "__setstate__"):
             each.__setstate__(attributes)
