@@ -17,19 +17,11 @@ from typing import NoReturn
 import click
 
 from wallaroo.errors import WallarooError
+from wallaroo.sizes import plural
 from wallaroo.topology.drawing import draw
 from wallaroo.topology.model import Application
 
 _REFRESH_SECONDS = 0.1
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, "message"), counted(2000, "message")
-    ('1 message', '2,000 messages')
-    """
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def rate(number: int, noun: str, seconds: float) -> str:
@@ -91,7 +83,7 @@ def progress_bar(
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=total, status=counted(0, noun))
+        task = progress.add_task(title, total=total, status=plural(0, noun))
         started = time.monotonic()
         shown = 0.0
 
@@ -100,7 +92,7 @@ def progress_bar(
             now = time.monotonic()
             if now - shown >= _REFRESH_SECONDS:
                 shown = now
-                status = counted(messages, noun) + rate(messages, noun, now - started)
+                status = plural(messages, noun) + rate(messages, noun, now - started)
                 progress.update(task, completed=done, status=status)
 
         yield show

@@ -35,7 +35,7 @@ from wallaroo.ingress.sequence import known_names
 from wallaroo.notices import Notice
 from wallaroo.permissions import stranger
 from wallaroo.program import Program
-from wallaroo.sizes import readable_size
+from wallaroo.sizes import plural, readable_size
 from wallaroo.topology.model import REPLAYS, Application
 
 BUCKETS = 128
@@ -140,7 +140,7 @@ class Startup:
         if fit.change:
             self.say(f"  changed     {fit.change}")
         if self.options.buckets and self.options.buckets != fit.layout.buckets:
-            self.say(f"  kept        {fit.layout.buckets} buckets: the state was made with them")
+            self.say(f"  kept        {plural(fit.layout.buckets, 'bucket')}: the state was made so")
         self.home.record_layout(self.application.name, fit.layout)
 
     def _open_ingress(self, folder: Path, commits: Commits, options: RunOptions) -> _Ingress:

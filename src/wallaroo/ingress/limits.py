@@ -25,12 +25,28 @@ class Limits:
     """How many bytes of messages that have not come completely are kept in memory before connections take turns."""
     chosen: frozenset[str] = frozenset()
     """The names of those that somebody has chosen. The others may be less where there is too little memory."""
+    open_files: int = 0
+    """How many files the process may have open, where that and not `max_connections` limits the connections."""
+
+    @property
+    def why_no_more_connections(self) -> str:
+        """Return what limits the number of connections, and how to raise it.
+
+        >>> Limits().why_no_more_connections
+        '--max-connections'
+        """
+        if not self.open_files:
+            return "--max-connections"
+        return f"this process may have {self.open_files:,} files open: raise that with ulimit -n"
 
     @property
     def segment_bytes(self) -> int:
         """Return how large a part of the log may be that can only be deleted as a whole: a small one of its limit."""
         return max(self.max_log // 8, _SMALLEST_SEGMENT)
 
+
+FEW_CONNECTIONS = 1000
+"""So many senders are not unusual. Where fewer can connect to a source at once, that is told at the start."""
 
 ACCEPTED_AT_ONCE = 64
 """How many connections a source accepts before those that are open get their turn again."""

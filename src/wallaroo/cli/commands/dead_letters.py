@@ -23,11 +23,12 @@ from wallaroo.cli.dead_letter_queries import (
     home_options,
     not_replayable,
 )
-from wallaroo.cli.screen import counted, plain_errors, say
+from wallaroo.cli.screen import plain_errors, say
 from wallaroo.engine.transport.dead_letter_record import Letter, message_in, origin_in_words, payload_of
 from wallaroo.engine.transport.plan_file import make_importable_as_in
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.errors import WallarooError
+from wallaroo.sizes import plural
 
 _LAST = 50
 _BYTES_SHOWN = 1024
@@ -161,7 +162,7 @@ def show(
             "key": letter.get("key"),
             "from": origin_in_words(letter),
             "replay of": letter.get("replay_of"),
-            "payload": f"{counted(size, 'byte')}, {letter['encoding']}",
+            "payload": f"{plural(size, 'byte')}, {letter['encoding']}",
         }
         for fact, value in facts.items():
             if value:
@@ -200,7 +201,7 @@ def _hex_lines(data: bytes) -> str:
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in some)
         lines.append(f"{start:04x}  {some.hex(' '):<47}  {text}")
     if len(data) > _BYTES_SHOWN:
-        lines.append(f"... and {counted(len(data) - _BYTES_SHOWN, 'more byte')}")
+        lines.append(f"... and {plural(len(data) - _BYTES_SHOWN, 'more byte')}")
     return "\n".join(lines)
 
 
@@ -244,7 +245,7 @@ def replay(  # noqa: PLR0913 - as many as there are options
         box.replay(letters)
         when = "The application takes" if box.home.in_use() else "The application takes, when it starts the next time,"
         where = "the step that failed" if len(letters) == 1 else "the steps that failed"
-        say(f"{when} {counted(len(letters), 'message')} back, at {where}.")
+        say(f"{when} {plural(len(letters), 'message')} back, at {where}.")
 
 
 def _named(box: DeadLetterQueries, ids: tuple[str, ...], *, again: bool) -> list[Letter]:
@@ -263,5 +264,5 @@ def _matching(box: DeadLetterQueries, wanted: Filter, *, again: bool) -> list[Le
     matching = [letter for letter in box.letters(wanted) if again or box.state(letter) == WAITING]
     letters = [letter for letter in matching if not_replayable(letter) is None]
     if left := len(matching) - len(letters):
-        say(f"{counted(left, 'dead letter')} cannot be replayed; `wallaroo dead-letters show` says why.")
+        say(f"{plural(left, 'dead letter')} cannot be replayed; `wallaroo dead-letters show` says why.")
     return letters

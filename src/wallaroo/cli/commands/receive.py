@@ -21,6 +21,7 @@ from wallaroo.cli.framing import FRAMING_NAMES, FRAMINGS
 from wallaroo.cli.network import Address, AddressType, address_of, listen
 from wallaroo.cli.receive_once import BlockOutput, Blocks, NotABlockError, Record
 from wallaroo.cli.receive_stream import Data, Frames, Lines, Reading
+from wallaroo.sizes import plural
 
 _STDOUT = 1
 _PIECE = 1 << 20
@@ -154,9 +155,7 @@ class Receiver:
         connection.close()
         self.tally.messages += reading.end()
         if missing := reading.missing():
-            self._warn(
-                f"a connection ended in the middle of a frame: {screen.counted(missing, 'byte')} or more are missing"
-            )
+            self._warn(f"a connection ended in the middle of a frame: {plural(missing, 'byte')} or more are missing")
 
 
 def write_all(descriptor: int, data: Data) -> None:
@@ -264,7 +263,7 @@ def command(  # noqa: PLR0913 - one argument for each option.
     if not quiet:
         _report(receiver.tally, "message" if chosen else "line")
         if blocks and blocks.repeats:
-            screen.say(f"dropped what had come before: {screen.counted(blocks.repeats, 'time')}")
+            screen.say(f"dropped what had come before: {plural(blocks.repeats, 'time')}")
 
 
 def _ignore(_data: Data) -> None:
@@ -278,7 +277,7 @@ def _interrupt(*_: object) -> NoReturn:
 def _report(tally: Tally, noun: str) -> None:
     seconds = tally.last - tally.first
     screen.say(
-        f"received {screen.counted(tally.messages, noun)} ({screen.counted(tally.bytes, 'byte')}) "
-        f"through {screen.counted(tally.connections, 'connection')} in {seconds:.2f} s"
+        f"received {plural(tally.messages, noun)} ({plural(tally.bytes, 'byte')}) "
+        f"through {plural(tally.connections, 'connection')} in {seconds:.2f} s"
         f"{screen.rate(tally.messages, noun, seconds)}"
     )

@@ -19,6 +19,7 @@ from wallaroo.cli.framing import FRAMING_NAMES, FRAMINGS, InputError
 from wallaroo.cli.network import Address, AddressType, NotConfirmedError, connect, end_stream, has_ended
 from wallaroo.cli.send_input import STDIN, Batch, Input, frames, limited, paced
 from wallaroo.errors import WallarooError
+from wallaroo.sizes import plural
 
 
 @dataclass
@@ -29,7 +30,7 @@ class Tally:
     bytes: int = 0
 
     def __str__(self) -> str:
-        return f"{screen.counted(self.messages, 'message')} ({screen.counted(self.bytes, 'byte')})"
+        return f"{plural(self.messages, 'message')} ({plural(self.bytes, 'byte')})"
 
 
 def send(
@@ -212,13 +213,13 @@ class _Sending:
     def _on_wait(self) -> None:
         if not self._quiet:
             screen.say(
-                f"waiting for {self._address} to confirm {screen.counted(self._tally.messages, 'message')}: it closes "
+                f"waiting for {self._address} to confirm {plural(self._tally.messages, 'message')}: it closes "
                 f"the connection when it has accepted all of them"
             )
 
     def _cut_short(self, error: InputError) -> WallarooError:
         """Return what to say of an input that cannot be sent to its end."""
-        before = f"{screen.counted(self._tally.messages, 'message')} sent before it"
+        before = f"{plural(self._tally.messages, 'message')} sent before it"
         try:
             confirmed = self._finish()
         except NotConfirmedError as doubt:

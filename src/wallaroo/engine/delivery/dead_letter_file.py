@@ -15,6 +15,7 @@ from pathlib import Path
 from wallaroo.engine.transport.dead_letter_record import Letter, described
 from wallaroo.files import reserve
 from wallaroo.notices import Notice
+from wallaroo.sizes import plural
 
 _SUMMARY_SECONDS = 10.0
 _ID_BYTES = 6
@@ -64,7 +65,7 @@ class DeadLetterFile:
             for repeated in self._kinds.values():
                 due = now - repeated.reported_at >= _SUMMARY_SECONDS
                 if repeated.unreported and (due or all_of_them):
-                    self._notice(f"{repeated.where}: {repeated.error} — {repeated.unreported:,} more times.")
+                    self._notice(f"{repeated.where}: {repeated.error} — {plural(repeated.unreported, 'more time')}.")
                     repeated.reported_at = now
                     repeated.unreported = 0
 
