@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from wallaroo.cli import loading
+from wallaroo.cli.bytes_comparisons import comparison_hints
 from wallaroo.cli.screen import plain_errors, say, show_drawing
 from wallaroo.errors import WallarooError
 from wallaroo.program import Setup
@@ -34,6 +35,9 @@ def command(*, module: str, arguments: tuple[str, ...]) -> None:
     wallaroo check word_count
     wallaroo check word_count --in 127.0.0.1:7010 --out 127.0.0.1:7002
 
+    A hint points out a comparison of bytes with text in a decoder, as programs from Python 2 have them: it is never
+    true in Python 3. Hints are no mistakes.
+
     The exit code is 0 if there are no mistakes, otherwise 1.
     """  # noqa: D301 - click wants the real character.
     sys.dont_write_bytecode = True  # Who only looks at an application leaves nothing in its folder.
@@ -41,6 +45,8 @@ def command(*, module: str, arguments: tuple[str, ...]) -> None:
         imported = loading.import_application(module)
         application, made_up = build(loading.setup_function(imported), list(arguments))
         show_drawing(application)
+        for hint in comparison_hints(imported):
+            say(f"Hint: {hint}")
         if mistakes := list(mistakes_at_run_time(application, imported)):
             raise WallarooError(mistakes_text(application.name, mistakes))
     click.secho("No mistakes.", fg="green")
