@@ -56,7 +56,8 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
     "-r",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where log, state and ledger live. Default: a folder for the application in the temporary folder.",
+    help="Where log, state and ledger are kept. Default: a folder for the application in ~/.local/state/wallaroo, in "
+    "$XDG_STATE_HOME/wallaroo if that is set, or on macOS in ~/Library/Application Support/wallaroo.",
 )
 @click.option(
     "--reset",

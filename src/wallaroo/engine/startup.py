@@ -18,7 +18,7 @@ from wallaroo.engine.delivery.ledger import Ledger
 from wallaroo.engine.delivery.progress import ReportedProgress
 from wallaroo.engine.delivery.worker_deaths import WorkerDeaths
 from wallaroo.engine.directory.commit import Commits
-from wallaroo.engine.directory.home import COMMIT, Home
+from wallaroo.engine.directory.home import COMMIT, Home, remark_on
 from wallaroo.engine.directory.resume import Fit, check_work_left, layout_for, skip_what_is_damaged, start_fresh
 from wallaroo.engine.directory.run_folder import run_folder
 from wallaroo.engine.options import RunOptions
@@ -94,7 +94,8 @@ class Startup:
         self._record(fit)
         java = java_home(self.home.for_spark, self.warn)
         ingress = self._open_ingress(folder, commits, replace(self.options, limits=limits))
-        self.say(f"  state in    {self.home.path}" + (" (going on where it stopped)" if commits.block else ""))
+        going_on = " (going on where it stopped)" if commits.block else ""
+        self.say(f"  state in    {self.home.path}{going_on}{remark_on(self.home.path)}")
         plan = self._plan(fit.layout)
         deaths = WorkerDeaths()
         notes = None if self._reach else folder / "notes"
