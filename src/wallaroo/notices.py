@@ -13,6 +13,13 @@ from wallaroo.sizes import plural
 Notice = Callable[[str], None]
 """Tells a person, in one line, what is going on."""
 
+
+class Printed(str):
+    """A notice that is what the application's own code has printed: it is shown as it is."""
+
+    __slots__ = ()
+
+
 _TELL_AGAIN_SECONDS = 60.0
 
 

@@ -21,7 +21,7 @@ from wallaroo.engine.plan import Plan, SinkRoute
 from wallaroo.engine.transport.chunks import BLOCK, DEAD_LETTERS, PRINTED, Chunk, unpack_share
 from wallaroo.engine.transport.dead_letter_record import Letter, load_records
 from wallaroo.ingress.sequence import Range, SequencedBlock, unpack_block
-from wallaroo.notices import Notice
+from wallaroo.notices import Notice, Printed
 
 _LOOK_SECONDS = 0.2
 _TRY_AGAIN_SECONDS = 0.5
@@ -173,7 +173,7 @@ class Egress:
             elif chunk.route >= 0:
                 outputs[self._routes[chunk.route]].append(chunk)
             elif chunk.route == PRINTED and number >= self._printed:
-                self._notice(bytes(chunk.body).decode(errors="replace").rstrip("\n"))
+                self._notice(Printed(bytes(chunk.body).decode(errors="replace").rstrip("\n")))
             elif chunk.route == DEAD_LETTERS:
                 letters += load_records(chunk.body)
         self._printed = max(self._printed, number + 1)
