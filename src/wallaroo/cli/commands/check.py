@@ -13,7 +13,7 @@ import click
 
 from wallaroo.cli import loading
 from wallaroo.cli.bytes_comparisons import comparison_hints
-from wallaroo.cli.screen import plain_errors, say, show_drawing
+from wallaroo.cli.screen import ends_with_reader, plain_errors, say, show_drawing
 from wallaroo.errors import WallarooError
 from wallaroo.program import Setup
 from wallaroo.topology.assemble import mistakes_text
@@ -28,8 +28,8 @@ _MOST_ADDRESSES = 6
 def command(*, module: str, arguments: tuple[str, ...]) -> None:
     """Draw an application and list its mistakes, without running it.
 
-    MODULE is imported from the current folder or PYTHONPATH, as machida does it, and its application_setup gets
-    the ARGUMENTS. Without --in and --out, addresses are made up, as many as the application asks for.
+    MODULE is imported from the current folder or PYTHONPATH, as machida does, and its application_setup is called with
+    the ARGUMENTS. Without --in and --out, addresses are made up, as many as the application needs.
 
     \b
     wallaroo check word_count
@@ -41,7 +41,7 @@ def command(*, module: str, arguments: tuple[str, ...]) -> None:
     The exit code is 0 if there are no mistakes, otherwise 1.
     """  # noqa: D301 - click wants the real character.
     sys.dont_write_bytecode = True  # Who only looks at an application leaves nothing in its folder.
-    with plain_errors():
+    with plain_errors(), ends_with_reader():
         imported = loading.import_application(module)
         application, made_up = build(loading.setup_function(imported), list(arguments))
         show_drawing(application)
