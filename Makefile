@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 LOG := $(VENV)/setup.log
 
-.PHONY: help demo test lint chaos bench lock clean
+.PHONY: help demo test lint docs chaos bench lock clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -17,7 +17,7 @@ help: ## Show this list.
 demo: $(READY) ## Run the word count on a text and check every count.
 	@$(BIN)/python examples/word_count/demo.py
 
-test: lint ## Run the linters, then all tests.
+test: lint docs ## Run the linters, build the documentation, then run all tests.
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(READY) ## Check style, formatting, types, and the packages for known vulnerabilities.
@@ -25,6 +25,9 @@ lint: $(READY) ## Check style, formatting, types, and the packages for known vul
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	@$(BIN)/python tools/audit.py requirements.lock $(VENV)/audited
+
+docs: $(READY) ## Build the documentation as a site in build/site.
+	$(BIN)/python -m mkdocs build --quiet --strict
 
 chaos: $(READY) ## Strike a running application in all sorts of ways (SEED=... MINUTES=...).
 	@$(BIN)/python -m tests.system.chaos.run $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))

@@ -38,8 +38,7 @@ def test_where_there_is_no_room_that_is_said(tmp_path):
         reserve(file.fileno(), 1 << 62)
 
 
-def test_how_much_room_there_is(tmp_path):
-    assert 0 < room_in(tmp_path) <= os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize
+def test_a_folder_that_is_not_there_is_not_full(tmp_path):
     assert room_in(tmp_path / "nowhere") > 1 << 60
 
 

@@ -62,7 +62,8 @@ class Figures:
         if above_figure is None or below_figure is None:
             return
         if len(above_figure.values) != len(below_figure.values):
-            self.notes.append(f"{name}: a round of one of them is missing.")
+            self.notes.append(f"{name}: a round of one of them is missing, so it is the ratio of the medians.")
+            self.add(name, above_figure.median / (factor * below_figure.median), "x")
             return
         for value, other in zip(above_figure.values, below_figure.values, strict=True):
             self.add(name, value / (factor * other), "x")

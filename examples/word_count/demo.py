@@ -8,6 +8,7 @@ The counts are compared with those of a plain Python loop over the same text. Ex
 import argparse
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -272,6 +273,19 @@ def show(console, expected, messages, seconds):
     for word, count in expected.most_common(10):
         table.add_row(word, f"{count:,}")
     console.print(table)
+    activate = Path(sys.prefix) / "bin" / "activate"
+    if activate.exists():
+        console.print(
+            f"To use machida and wallaroo yourself, activate their environment: . {shlex.quote(shown_path(activate))}\n"
+            "Then follow docs/tutorial.md, or a README in examples/.",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+def shown_path(path):
+    """Return a path as short as it can be typed here."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def report(console, failure):

@@ -8,12 +8,27 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PLACES = ("*.md", "docs/**/*.md", "examples/**/*.md", "tests/**/*.md", "benchmarks/*.md")
 DOCUMENTS = sorted(path for place in PLACES for path in ROOT.glob(place))
+PAGES = sorted(ROOT.glob("docs/**/*.md"))
 
 
 def anchors(document):
-    """Return the names under which the headings of a document can be linked to."""
-    headings = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """Return the names under which the headings of a document can be linked to, in their order."""
+    headings = re.findall(r"^#+ (.*)$", without_code(document.read_text()), re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+def without_code(text):
+    """Return a document without its fenced blocks, in which a `#` begins a comment."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "document", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_every_heading_of_a_page_has_an_anchor_of_its_own(document):
+    # A git forge and the site number headings of the same name in different ways.
+    found = anchors(document)
+    assert len(set(found)) == len(found), found
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -27,8 +42,17 @@ def test_every_link_leads_somewhere(document):
         assert not heading or heading in anchors(target), link
 
 
+def guarantees():
+    """Return the page of guarantees in two parts: the promises, and the appendix that names their tests."""
+    promises, heading, appendix = (
+        (ROOT / "docs" / "explanation" / "guarantees.md").read_text().partition("\n## Appendix")
+    )
+    assert heading
+    return promises, appendix
+
+
 def test_every_test_that_the_guarantees_name_exists():
-    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "guarantees.md").read_text()))
+    named = set(re.findall(r"`(test_\w+)`", "".join(guarantees())))
     assert len(named) > 30
     defined = {
         name
@@ -38,8 +62,32 @@ def test_every_test_that_the_guarantees_name_exists():
     assert named <= defined, named - defined
 
 
-def test_every_line_of_the_guarantees_names_a_test():
-    lines = (ROOT / "docs" / "guarantees.md").read_text().splitlines()
-    rows = [line for line in lines if line.startswith("| ") and not line.endswith("shown by |")]
-    assert len(rows) > 60
-    assert [row for row in rows if not re.search(r"`test_\w+`[^|]*\|$", row)] == []
+def test_every_promise_of_the_guarantees_names_a_test():
+    text, appendix = guarantees()
+    promises = re.findall(r"^(?:- |\| )\*\*([A-Z]\d+)\*\* ", text, re.MULTILINE)
+    rows = re.findall(r"^\| \*\*([A-Z]\d+)\*\* \| (.*) \|$", appendix, re.MULTILINE)
+    assert len(promises) > 60
+    assert len(set(promises)) == len(promises)
+    assert sorted(number for number, _ in rows) == sorted(promises)
+    assert [number for number, shown_by in rows if not re.search(r"`test_\w+`", shown_by)] == []
+
+
+def test_every_line_of_a_table_of_promises_has_a_number():
+    text, _ = guarantees()
+    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| | ")]
+    assert len(rows) > 40
+    assert [row for row in rows if not re.match(r"\| \*\*[A-Z]\d+\*\* \| ", row)] == []
+
+
+def test_every_module_that_the_design_names_exists():
+    design = (ROOT / "docs" / "explanation" / "design.md").read_text()
+    package = ROOT / "src" / "wallaroo"
+    modules = {path.relative_to(package).with_suffix("").parts for path in package.rglob("*.py")}
+    known = {".".join(parts[index:]).removesuffix(".__init__") for parts in modules for index in range(len(parts))}
+    known |= {".".join(path.relative_to(package).parts) for path in package.rglob("*") if path.is_dir()}
+    # What stands in front of, or inside, parentheses behind a description is a module; settings and names of the API
+    # are written with a prefix, with capitals, or with parentheses.
+    named = set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)*)`", design)) - {"application_setup", "save_state"}
+    unknown = {name for name in named if name not in known and not name.startswith("spark.")}
+    assert len(named) > 50
+    assert not unknown

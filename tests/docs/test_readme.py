@@ -42,6 +42,7 @@ def test_the_program_is_the_one_in_the_file():
             [
                 ".venv/bin/ruff check .",
                 ".venv/bin/mypy",
+                ".venv/bin/python -m mkdocs build --quiet --strict",
                 ".venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder",
             ],
         ),

@@ -4,7 +4,6 @@ Commands are the lines that begin with `$` in fenced `console` blocks; fenced `t
 Only the port numbers are replaced, by free ones, in every command alike.
 """
 
-import contextlib
 import os
 import re
 import shutil
@@ -14,12 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
-
 from ..ports import free_port  # noqa: TID252 - tests are not installed
-
-PATIENCE = 240
-"""How long anything may take on a machine that is busy with other things."""
+from ..processes import PATIENCE, Process  # noqa: TID252
 
 READY = "Application has successfully initialized."
 ROOT = Path(__file__).parents[2]
@@ -67,57 +62,37 @@ def _commands_from_sources(folder):
     return folder
 
 
-class Terminal:
+class Terminal(Process):
     """A command that runs on in a terminal of its own, until Ctrl-C."""
 
     def __init__(self, command, folder, env, log):
         self.command = command
-        self._stdout, self._stderr = log.with_suffix(".out"), log.with_suffix(".err")
-        with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
-            self._process = subprocess.Popen(
-                ["bash", "-c", command],
-                cwd=folder,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                start_new_session=True,
-            )
+        self._log = log
+        with log.open("wb") as stdout:
+            super().__init__(["bash", "-c", command], env, stdout=stdout, cwd=folder, start_new_session=True)
 
     @property
     def stdout(self):
         """Return what the command has written to its standard output so far."""
-        return self._stdout.read_bytes()
+        return self._log.read_bytes()
 
     @property
     def screen(self):
         """Return everything that the command has written so far."""
-        return (self.stdout + self._stderr.read_bytes()).decode(errors="replace")
+        return self.stdout.decode(errors="replace") + self.output
 
     def expect_running(self):
         """Fail if the command has ended."""
-        code = self._process.poll()
-        assert code is None, f"{self.command} ended with {code}:\n{self.screen}"
+        assert self.is_running, f"{self.command} ended with {self.exit_code()}:\n{self.screen}"
 
     def ctrl_c(self):
         """End the command as a reader would; the key reaches everything that runs in the terminal."""
         self.expect_running()
-        family = psutil.Process(self._process.pid).children(recursive=True)
-        os.killpg(self._process.pid, signal.SIGINT)
-        code = self._process.wait(PATIENCE)
+        self.note_family()
+        os.killpg(self.pid, signal.SIGINT)
+        code = self.exit_code()
         assert code == 0, f"{self.command} was stopped and ended with {code}:\n{self.screen}"
-        _, alive = psutil.wait_procs(family, timeout=PATIENCE)
-        assert not alive, f"{self.command} was stopped and left {alive}"
-
-    def clean_up(self):
-        """Leave nothing running."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(20)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        self.nothing_left()
 
 
 class Walkthrough:

@@ -178,6 +178,12 @@ def test_the_demo():
     assert list(values)[-10:] == [word for word, _ in counts.most_common(10)]
 
 
+def test_paths_are_shown_as_they_can_be_typed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert demo.shown_path(tmp_path / ".venv" / "bin" / "activate") == ".venv/bin/activate"
+    assert demo.shown_path(tmp_path.parent / "activate") == str(tmp_path.parent / "activate")
+
+
 def test_the_demo_with_a_program_that_cannot_be_loaded(tmp_path):
     (tmp_path / "word_count.py").write_text("import no_such_module_anywhere\n")
     done = run_demo("--program", tmp_path, "--lines", "10")

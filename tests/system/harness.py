@@ -9,14 +9,11 @@ import json
 import os
 import pickle
 import re
-import signal
 import socket
 import struct
-import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections import defaultdict
 from pathlib import Path
 
@@ -26,15 +23,7 @@ from wallaroo.engine.directory.home import Home
 from wallaroo.ingress.sequence import _records, segment_firsts
 
 from ..ports import free_port  # noqa: TID252 - tests are not installed
-
-PATIENCE = 180
-"""How long anything may take on a machine that is busy with other things."""
-
-LEFT_SECONDS = 30
-"""How long after a run's end anything of it may be there, on such a machine; on an idle one it is hardly noticed."""
-
-MARK = "WALLAROO_TEST_RUN"
-"""The variable by whose value all processes of a run are known, also those whose parents are gone."""
+from ..processes import LEFT_SECONDS, PATIENCE, Process, is_alive  # noqa: TID252
 
 READY = "Application has successfully initialized."
 HERE = Path(__file__).parent
@@ -57,134 +46,6 @@ def environment(*folders, **more):
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **more}
 
 
-class Process:
-    """A process whose output is read as it comes, both streams as one."""
-
-    def __init__(self, command, env=None, **options):
-        self._mark = str(uuid.uuid4())
-        self._process = subprocess.Popen(
-            [str(part) for part in command],
-            env={**(env or os.environ), MARK: self._mark},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            **options,
-        )
-        self.pid = self._process.pid
-        self._lines = []
-        self._family = {}
-        self._asked = False
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self):
-        for line in self._process.stdout:
-            self._lines.append(line)
-
-    @property
-    def output(self):
-        """Return what the process has written so far."""
-        return "".join(self._lines)
-
-    @property
-    def is_running(self):
-        """Tell whether the process has not ended yet."""
-        return self._process.poll() is None
-
-    def wait_until(self, condition, what, pause=0.01):
-        """Wait until `condition()` is true; fail at once if the process ends before that."""
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
-            if self._process.poll() is not None:
-                self._reader.join(5)
-                assert condition(), f"ended with {self._process.returncode} before {what}:\n{self.output}"
-                return
-            assert time.monotonic() < deadline, f"{what} did not happen:\n{self.output}"
-            time.sleep(pause)
-
-    def exit_code(self):
-        """Wait for the process to end and return its exit code."""
-        code = self._process.wait(PATIENCE)
-        # A child that outlived it could keep the stream open: that is found out by `nothing_left`.
-        self._reader.join(5)
-        return code
-
-    def ask_to_stop(self, how=signal.SIGTERM):
-        """Ask the process to stop, without waiting for it."""
-        self._asked = True
-        self._note_family()
-        self._process.send_signal(how)
-
-    def stop(self):
-        """Stop the process, if nobody has asked it to yet; check that it ends well, with all it had started."""
-        if not self._asked:
-            self.ask_to_stop()
-        code = self.exit_code()
-        assert code == 0, f"stopped with {code}:\n{self.output}"
-        self.nothing_left()
-
-    def kill(self):
-        """End the process as a power failure would, without a chance to tidy up."""
-        # What it was doing is not to go on while its family is looked for.
-        self._process.send_signal(signal.SIGSTOP)
-        self._note_family()
-        self._process.kill()
-        self.exit_code()
-
-    def nothing_left(self):
-        """Check that the processes this one had started, and those that they had, end with it."""
-        deadline = time.monotonic() + LEFT_SECONDS
-        while alive := self._left():
-            assert time.monotonic() < deadline, f"still running: {[_name_of(process) for process in alive]}"
-            time.sleep(0.01)
-
-    def _left(self):
-        # One that is ending has no environment any more, by which it could be found, while its files are still open.
-        noted = [process for process in self._family.values() if _runs(process)]
-        return noted or self.everything()
-
-    def everything(self):
-        """Return all processes that run because this one did, itself among them."""
-        return [process for process in psutil.process_iter() if _runs(process) and _mark_of(process) == self._mark]
-
-    def _note_family(self):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            self._family.update({p.pid: p for p in psutil.Process(self.pid).children(recursive=True)})
-
-    def clean_up(self):
-        """End whatever still runs."""
-        if self._process.poll() is None:
-            self.kill()
-        for process in [*self._family.values(), *self.everything()]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        self._process.stdout.close()
-
-
-def _runs(process):
-    try:
-        # One that has ended may have to wait until somebody asks how; its threads may take longer than its first one.
-        return process.is_running() and (process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1)
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _name_of(process):
-    try:
-        return " ".join(process.cmdline()) or process.name()
-    except psutil.NoSuchProcess:
-        return f"process {process.pid}"
-
-
-def _mark_of(process):
-    try:
-        return process.environ().get(MARK)
-    except (psutil.Error, OSError):
-        return None
-
-
 def wait_until_free(home):
     """Wait until nobody holds the directory of an application whose processes have been killed."""
     deadline = time.monotonic() + LEFT_SECONDS
@@ -195,7 +56,7 @@ def wait_until_free(home):
 
 def family(run):
     """Return the processes that a run, or another process, has started."""
-    return [process for process in psutil.Process(run.pid).children(recursive=True) if _runs(process)]
+    return [process for process in psutil.Process(run.pid).children(recursive=True) if is_alive(process)]
 
 
 def ingress_of(run):
@@ -213,7 +74,7 @@ def busy_workers(run):
     parents = {}
     for process in family(run):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if command_of(process)[-2:] == ["pyspark.daemon", "pyspark.worker"]:
+            if command_of(process)[-2:] == ["wallaroo.engine.spark.worker_daemon", "pyspark.worker"]:
                 parents[process] = process.ppid()
     daemons = {process.pid for process in parents}
     return [process for process, parent in parents.items() if parent in daemons]

@@ -12,6 +12,15 @@ from wallaroo.introspection import a_kind_of
 def nanoseconds(n: float) -> int:
     """Return `n` nanoseconds.
 
+    Args:
+        n: How many; a part of one is fine.
+
+    Returns:
+        The number of nanoseconds, rounded.
+
+    Raises:
+        WallarooParameterError: `n` is not a number.
+
     >>> nanoseconds(5)
     5
     """
@@ -20,6 +29,15 @@ def nanoseconds(n: float) -> int:
 
 def microseconds(n: float) -> int:
     """Return `n` microseconds in nanoseconds.
+
+    Args:
+        n: How many; a part of one is fine.
+
+    Returns:
+        The number of nanoseconds, rounded.
+
+    Raises:
+        WallarooParameterError: `n` is not a number.
 
     >>> microseconds(5)
     5000
@@ -30,6 +48,15 @@ def microseconds(n: float) -> int:
 def milliseconds(n: float) -> int:
     """Return `n` milliseconds in nanoseconds.
 
+    Args:
+        n: How many; a part of one is fine.
+
+    Returns:
+        The number of nanoseconds, rounded.
+
+    Raises:
+        WallarooParameterError: `n` is not a number.
+
     >>> milliseconds(5)
     5000000
     """
@@ -38,6 +65,15 @@ def milliseconds(n: float) -> int:
 
 def seconds(n: float) -> int:
     """Return `n` seconds in nanoseconds.
+
+    Args:
+        n: How many; a part of one is fine.
+
+    Returns:
+        The number of nanoseconds, rounded.
+
+    Raises:
+        WallarooParameterError: `n` is not a number.
 
     >>> seconds(1.5)
     1500000000
@@ -48,6 +84,15 @@ def seconds(n: float) -> int:
 def minutes(n: float) -> int:
     """Return `n` minutes in nanoseconds.
 
+    Args:
+        n: How many; a part of one is fine.
+
+    Returns:
+        The number of nanoseconds, rounded.
+
+    Raises:
+        WallarooParameterError: `n` is not a number.
+
     >>> minutes(1) == seconds(60)
     True
     """
@@ -56,6 +101,15 @@ def minutes(n: float) -> int:
 
 def hours(n: float) -> int:
     """Return `n` hours in nanoseconds.
+
+    Args:
+        n: How many; a part of one is fine.
+
+    Returns:
+        The number of nanoseconds, rounded.
+
+    Raises:
+        WallarooParameterError: `n` is not a number.
 
     >>> hours(1) == minutes(60)
     True

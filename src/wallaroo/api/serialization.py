@@ -9,6 +9,15 @@ from typing import Any
 def serialize(obj: Any) -> bytes:
     """Return `obj` as bytes that `deserialize` turns back into an equal object.
 
+    Args:
+        obj: Any object that can be pickled.
+
+    Returns:
+        The bytes.
+
+    Raises:
+        Exception: The object cannot be pickled; what is raised is up to the object.
+
     >>> deserialize(serialize({"word": "hello", "count": 2}))
     {'word': 'hello', 'count': 2}
     """
@@ -17,6 +26,12 @@ def serialize(obj: Any) -> bytes:
 
 def deserialize(bs: bytes) -> Any:
     """Return the object in `bs`, which must come from `serialize` in a program you trust: it may run code.
+
+    Args:
+        bs: What `serialize` returned.
+
+    Returns:
+        The object.
 
     >>> deserialize(serialize(["any", b"object", None]))
     ['any', b'object', None]

@@ -172,22 +172,51 @@ class Aggregation(abc.ABC):
 
     @abc.abstractmethod
     def initial_accumulator(self) -> Any:
-        """Return an empty accumulator."""
+        """Return an empty accumulator.
+
+        Returns:
+            Any object, a new one each time.
+        """
 
     @abc.abstractmethod
     def update(self, data: Any, accumulator: Any) -> None:
-        """Add a message to the accumulator."""
+        """Add a message to the accumulator.
+
+        Args:
+            data: The message.
+            accumulator: What was gathered so far, to be changed.
+        """
 
     @abc.abstractmethod
     def combine(self, accumulator1: Any, accumulator2: Any) -> Any:
-        """Return both accumulators as one, and leave them as they are."""
+        """Return both accumulators as one, and leave them as they are.
+
+        Args:
+            accumulator1: What was gathered first.
+            accumulator2: What was gathered behind it.
+
+        Returns:
+            An accumulator with what both have.
+        """
 
     @abc.abstractmethod
     def output(self, key: Any, accumulator: Any) -> Any:
-        """Return the output for a window, or None for no output."""
+        """Return the output for a window.
+
+        Args:
+            key: The key of the messages.
+            accumulator: What was gathered in the window.
+
+        Returns:
+            The output, or None for no output.
+        """
 
     def name(self) -> str:
-        """Return the name of the step."""
+        """Return the name of the step.
+
+        Returns:
+            The name of the class, unless a class says otherwise.
+        """
         return type(self).__name__
 
 

@@ -1,4 +1,4 @@
-"""What `machida` and `wallaroo send` end with: one table each for the help, the guide and the tests."""
+"""What `machida` and `wallaroo send` end with: one table each for the help, the reference and the tests."""
 
 from __future__ import annotations
 

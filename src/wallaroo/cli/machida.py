@@ -202,6 +202,7 @@ def run_application(program: Program, setup: Setup, given: dict[str, Any], run_l
     """Build the application and run it until it is stopped."""
     os.umask(0o077)  # What is written holds users' messages and states.
     application = loading.build(setup, list(program.arguments))
+    loading.refuse_unsavable_states(application, setup)
     check_packages()
     from wallaroo.engine.run import READY, Run  # noqa: PLC0415 - what --help and mistakes do not need
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from wallaroo.connectors.output_block import OutputBlock
-from wallaroo.notices import Notice
 
 if TYPE_CHECKING:
     import threading
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from wallaroo.ingress.limits import Limits
     from wallaroo.ingress.partial_frames import PartialFrames
+    from wallaroo.notices import Notice
 
 
 Piece = tuple[int, list[bytes]]
@@ -239,7 +239,10 @@ class SinkKind(ABC):
     """What is asked about sinks whose configs are of one class."""
 
     config_class: ClassVar[type]
-    """The class of its configs. They have an `encoder`, which makes the bytes that are delivered."""
+    """The class of its configs. They have an `encoder`, which makes the bytes that are delivered.
+
+    They may have a `name`, which is a string or None: `choose` of `to_sinks` picks sinks by it.
+    """
 
     @abstractmethod
     def mistakes(self, config: Any) -> Iterator[str]:

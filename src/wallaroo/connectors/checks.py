@@ -1,11 +1,11 @@
-"""What can be wrong with decoders and encoders, and with what sources have in common. Checks yield a sentence each."""
+"""What can be wrong with decoders, encoders, and the names of sources and sinks. Checks yield a sentence each."""
 
 from __future__ import annotations
 
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.introspection import a_kind_of, accepts, call_text, label
+from wallaroo.introspection import a_kind_of, accepts, call_text, decoration_mistakes, deferred_mistakes, label
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +19,16 @@ def source_name_mistakes(name: Any) -> Iterator[str]:
         yield f"the name of the source config must be a string; got {a_kind_of(name)}"
 
 
+def sink_name_mistakes(name: Any) -> Iterator[str]:
+    """Check the name that a sink config may have, or not."""
+    if name is None:
+        return
+    if not isinstance(name, str):
+        yield f"the name of the sink must be a string; got {a_kind_of(name)}"
+    elif not name:
+        yield "the name of the sink is empty: give it a name, or leave it out"
+
+
 def decoder_mistakes(decoder: Any) -> Iterator[str]:
     """Check what frames the bytes of a source and makes messages of them."""
     if inspect.isclass(decoder):
@@ -26,6 +36,9 @@ def decoder_mistakes(decoder: Any) -> Iterator[str]:
         return
     if inspect.isroutine(decoder):
         yield f"the decoder is the plain function {label(decoder)}: write @wallaroo.decoder above it"
+        return
+    if mistakes := list(decoration_mistakes(decoder)):
+        yield from mistakes
         return
     lacking = [
         method
@@ -40,6 +53,12 @@ def decoder_mistakes(decoder: Any) -> Iterator[str]:
         return
     yield from call_mistakes(decoder.payload_length, f"the decoder {label(decoder)}", "payload_length", "bs")
     yield from call_mistakes(decoder.decode, f"the decoder {label(decoder)}", "decode", "bs")
+    yield from deferred_mistakes(
+        decoder.decode,
+        f"the decoder {label(decoder)}",
+        "write `return`; where a payload has several messages, return a list of them, and let a step with "
+        "@wallaroo.computation_multi return it again",
+    )
     yield from _header_length_mistakes(decoder)
 
 
@@ -62,6 +81,8 @@ def encoder_mistakes(encoder: Any) -> Iterator[str]:
         yield f"the encoder is the class {encoder.__name__}: write {encoder.__name__}() to make one"
     elif inspect.isroutine(encoder):
         yield f"the encoder is the plain function {label(encoder)}: write @wallaroo.encoder above it"
+    elif mistakes := list(decoration_mistakes(encoder)):
+        yield from mistakes
     elif not callable(getattr(encoder, "encode", None)):
         yield (
             f"the encoder {label(encoder)} has no method encode: an encoder is a function with "
@@ -69,6 +90,8 @@ def encoder_mistakes(encoder: Any) -> Iterator[str]:
         )
     else:
         yield from call_mistakes(encoder.encode, f"the encoder {label(encoder)}", "encode", "data")
+        instead = "write `return`, with all the bytes in one"
+        yield from deferred_mistakes(encoder.encode, f"the encoder {label(encoder)}", instead)
 
 
 def call_mistakes(method: Any, owner: str, name: str, parameter: str) -> Iterator[str]:

@@ -150,12 +150,18 @@ class Plan:
         """Tell whether a source has dead letters that are replayed."""
         return source in self.inputs and source_kind_called(self.inputs[source]["kind"]).brings_letters
 
-    def after(self, pipeline: Pipeline, index: int) -> StepRoute | None:
-        """Return the route to the first state step of `pipeline` at or after step `index`, if there is one."""
-        for route in self.routes:
-            if isinstance(route, StepRoute) and route.pipeline is pipeline and route.index >= index:
-                return route
-        return None
+    def to_step(self, pipeline: Pipeline, index: int) -> StepRoute:
+        """Return the route to a state step of `pipeline`."""
+        return next(
+            route
+            for route in self.routes
+            if isinstance(route, StepRoute) and route.pipeline is pipeline and route.index == index
+        )
+
+    def is_first(self, route: StepRoute) -> bool:
+        """Tell whether messages come to a state step straight from the first stage, through no other state."""
+        pipeline = route.pipeline
+        return not any(isinstance(pipeline.steps[each], StateComputation) for each in pipeline.before(route.index))
 
     def sinks_of(self, pipeline: Pipeline) -> list[SinkRoute]:
         """Return the routes to the sinks of `pipeline`."""

@@ -68,7 +68,7 @@ def receive(connection, size):
 
 
 def frame(sink, number, body):
-    """Return a framed block as docs/sinks.md describes it."""
+    """Return a framed block as docs/reference/wire-formats.md describes it."""
     stream = uuid.uuid5(uuid.UUID(APPLICATION), sink.tcp.name).bytes
     return b"WAL1" + stream + struct.pack(">QQ", number, len(body)) + body
 

@@ -9,13 +9,12 @@ import sys
 import threading
 import time
 import zlib
-from itertools import islice
 
 import pytest
 
 from wallaroo.connectors.base import StoppedError
 from wallaroo.connectors.output_block import OutputBlock
-from wallaroo.connectors.tcp.sink import TcpSink, _pauses
+from wallaroo.connectors.tcp.sink import TcpSink, _retries
 
 from ...ports import free_port  # noqa: TID252 - tests are not installed
 
@@ -366,7 +365,8 @@ class TestTelling:
         assert [sink.notices.get(timeout=PATIENCE), sink.notices.get(timeout=PATIENCE)] == told
 
     def test_attempts_become_rarer_and_are_never_given_up(self):
-        pauses = list(islice(_pauses(), 50))
+        retries = _retries()
+        pauses = [retries.next() for _ in range(50)]
         for number, pause in enumerate(pauses):
             usual = min(0.1 * 2**number, 5.0)
             assert 0.7 * usual <= pause <= 1.3 * usual

@@ -1,6 +1,6 @@
 """The TCP sink for receivers that confirm: blocks travel in frames with their ids, each confirmed by the receiver.
 
-docs/sinks.md describes the frames for those who write a receiver.
+docs/reference/wire-formats.md describes the frames for those who write a receiver.
 """
 
 from __future__ import annotations

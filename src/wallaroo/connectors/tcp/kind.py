@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from wallaroo.addresses import port_number
 from wallaroo.connectors.base import LoggedKind, SinkKind
-from wallaroo.connectors.checks import decoder_mistakes, encoder_mistakes, source_name_mistakes
+from wallaroo.connectors.checks import decoder_mistakes, encoder_mistakes, sink_name_mistakes, source_name_mistakes
 from wallaroo.connectors.tcp.config import TCPSinkConfig, TCPSourceConfig
 from wallaroo.errors import AddressError, WallarooParameterError
 from wallaroo.introspection import a_kind_of, bare_label
@@ -64,8 +64,9 @@ class TcpSinkKind(SinkKind):
     config_class = TCPSinkConfig
 
     def mistakes(self, config: TCPSinkConfig) -> Iterator[str]:
-        """Check the address and the encoder."""
+        """Check the address, the name and the encoder."""
         yield from _address_mistakes(config, "sink")
+        yield from sink_name_mistakes(config.name)
         yield from encoder_mistakes(config.encoder)
 
     def shown(self, config: TCPSinkConfig) -> tuple[str, ...]:

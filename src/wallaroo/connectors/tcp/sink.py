@@ -157,7 +157,7 @@ class TcpSink:
     def _wait_until_acknowledged(self, connection: socket.socket, look: Callable[[int], None]) -> None:
         progress = time.monotonic()
         waiting = unacknowledged(connection)
-        backoff = Backoff(0.00005, longest=0.05)
+        backoff = Backoff(0.00005, longest=0.004)
         while waiting:
             time.sleep(backoff.next())
             before, waiting = waiting, unacknowledged(connection)

@@ -53,6 +53,8 @@ REAL_TIME = {
     "spark.python.udf.pipelined.queueDepth": "1",
     "spark.sql.execution.python.udf.buffer.size": "64",
     "spark.buffer.size": "64",
+    # Workers are forked with their packages imported.
+    "spark.python.daemon.module": "wallaroo.engine.spark.worker_daemon",
     # What failed is computed again from the last commit, by all tasks; one alone cannot be.
     "spark.task.maxFailures": "1",
 }

@@ -17,7 +17,7 @@ from typing import Any
 from wallaroo.connectors.output_block import Body
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.errors import users_traceback
-from wallaroo.topology.model import KeyBy, Pipeline, StateComputation
+from wallaroo.topology.model import Pipeline, SinkGroup
 
 Letter = dict[str, Any]
 
@@ -41,7 +41,7 @@ class Place:
     pipeline: str
     step: str
     place: str
-    """`decoder`, `step 3` or `encoder 1`, counted from one: names of steps need not be unique."""
+    """`decoder`, `step 3`, `choose 1` or `encoder 1`, counted from one: names of steps need not be unique."""
     keyed: bool = False
     """Whether messages that come here have a key, which the next state may need."""
 
@@ -53,21 +53,24 @@ class Place:
     @classmethod
     def of_step(cls, pipeline: Pipeline, index: int) -> Place:
         """Return the place of a step."""
-        return cls(pipeline.name, pipeline.steps[index].name, f"step {index + 1}", _keyed_before(pipeline, index))
+        return cls(pipeline.name, pipeline.steps[index].name, f"step {index + 1}", pipeline.is_keyed(index))
+
+    @classmethod
+    def of_chooser(cls, pipeline: Pipeline, group: SinkGroup) -> Place:
+        """Return the place of the function that chooses among a group of sinks."""
+        number = pipeline.choosers.index(group)
+        return cls(pipeline.name, "choose", f"choose {number + 1}", pipeline.is_keyed(group))
 
     @classmethod
     def of_encoder(cls, pipeline: Pipeline, number: int) -> Place:
         """Return the place of the encoder of a sink, counted from zero."""
-        return cls(pipeline.name, "encoder", f"encoder {number + 1}", _keyed_before(pipeline, len(pipeline.steps)))
+        keyed = pipeline.is_keyed(pipeline.group_of(number))
+        return cls(pipeline.name, "encoder", f"encoder {number + 1}", keyed)
 
     @property
     def label(self) -> str:
         """Return the place in words for a person, in no more than a hundred bytes and one line."""
         return f"{self.place} ({self.step!r} of {self.pipeline!r})".encode()[:100].decode(errors="ignore")
-
-
-def _keyed_before(pipeline: Pipeline, index: int) -> bool:
-    return any(isinstance(step, KeyBy | StateComputation) for step in pipeline.steps[:index])
 
 
 def make_letter(  # noqa: PLR0913 - all there is to know

@@ -1,0 +1,151 @@
+"""Processes that tests start: their output, their families, and their end. All system tests use these."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+import uuid
+
+import psutil
+
+PATIENCE = 240
+"""How long anything may take on a machine that is busy with other things."""
+
+LEFT_SECONDS = 30
+"""How long after a run's end anything of it may be there, on such a machine; on an idle one it is hardly noticed."""
+
+MARK = "WALLAROO_TEST_RUN"
+"""The variable by whose value all processes of a run are known, also those whose parents are gone."""
+
+
+class Process:
+    """A process whose output is read as it comes, both streams as one; `stdout` may be a file instead."""
+
+    def __init__(self, command, env=None, *, stdout=subprocess.PIPE, **options):
+        self._mark = str(uuid.uuid4())
+        self._process = subprocess.Popen(
+            [str(part) for part in command],
+            env={**(env or os.environ), MARK: self._mark},
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.STDOUT if stdout == subprocess.PIPE else subprocess.PIPE,
+            text=True,
+            errors="replace",
+            **options,
+        )
+        self.pid = self._process.pid
+        self._stream = self._process.stdout or self._process.stderr
+        self._lines = []
+        self._family = {}
+        self._asked = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self._stream:
+            self._lines.append(line)
+
+    @property
+    def output(self):
+        """Return what the process has written so far."""
+        return "".join(self._lines)
+
+    @property
+    def is_running(self):
+        """Tell whether the process has not ended yet."""
+        return self._process.poll() is None
+
+    def wait_until(self, condition, what, pause=0.01):
+        """Wait until `condition()` is true; fail at once if the process ends before that."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            if self._process.poll() is not None:
+                self._reader.join(5)
+                assert condition(), f"ended with {self._process.returncode} before {what}:\n{self.output}"
+                return
+            assert time.monotonic() < deadline, f"{what} did not happen:\n{self.output}"
+            time.sleep(pause)
+
+    def exit_code(self):
+        """Wait for the process to end and return its exit code."""
+        code = self._process.wait(PATIENCE)
+        # A child that outlived it could keep the stream open: that is found out by `nothing_left`.
+        self._reader.join(5)
+        return code
+
+    def ask_to_stop(self, how=signal.SIGTERM):
+        """Ask the process to stop, without waiting for it."""
+        self._asked = True
+        self.note_family()
+        self._process.send_signal(how)
+
+    def stop(self):
+        """Stop the process, if nobody has asked it to yet; check that it ends well, with all it had started."""
+        if not self._asked:
+            self.ask_to_stop()
+        code = self.exit_code()
+        assert code == 0, f"stopped with {code}:\n{self.output}"
+        self.nothing_left()
+
+    def kill(self):
+        """End the process as a power failure would, without a chance to tidy up."""
+        # What it was doing is not to go on while its family is looked for.
+        self._process.send_signal(signal.SIGSTOP)
+        self.note_family()
+        self._process.kill()
+        self.exit_code()
+
+    def nothing_left(self):
+        """Check that the processes this one had started, and those that they had, end with it."""
+        deadline = time.monotonic() + LEFT_SECONDS
+        while alive := self._left():
+            assert time.monotonic() < deadline, f"still running: {[_name_of(process) for process in alive]}"
+            time.sleep(0.01)
+
+    def _left(self):
+        # One that is ending has no environment any more, by which it could be found, while its files are still open.
+        noted = [process for process in self._family.values() if is_alive(process)]
+        return noted or self.everything()
+
+    def everything(self):
+        """Return all processes that run because this one did, itself among them."""
+        return [process for process in psutil.process_iter() if is_alive(process) and _mark_of(process) == self._mark]
+
+    def note_family(self):
+        """Remember the processes below this one, to look for them when it has ended."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self._family.update({p.pid: p for p in psutil.Process(self.pid).children(recursive=True)})
+
+    def clean_up(self):
+        """End whatever still runs."""
+        if self._process.poll() is None:
+            self.kill()
+        for process in [*self._family.values(), *self.everything()]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._stream.close()
+
+
+def is_alive(process):
+    """Tell whether a process runs; one that has ended and is only not reaped yet does not."""
+    try:
+        # One that has ended may have to wait until somebody asks how; its threads may take longer than its first one.
+        return process.is_running() and (process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _name_of(process):
+    try:
+        return " ".join(process.cmdline()) or process.name()
+    except psutil.NoSuchProcess:
+        return f"process {process.pid}"
+
+
+def _mark_of(process):
+    try:
+        return process.environ().get(MARK)
+    except (psutil.Error, OSError):
+        return None
