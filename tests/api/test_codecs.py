@@ -63,8 +63,9 @@ def test_lines_have_no_header():
     ],
 )
 def test_framings_that_make_no_sense_are_refused(arguments, expected):
+    config = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(**arguments)(bytes.decode))
     with pytest.raises(wallaroo.WallarooParameterError) as refused:
-        wallaroo.decoder(**arguments)
+        wallaroo.ApplicationBuilder("Lines").new_pipeline("lines", config).build()
     assert expected in str(refused.value)
 
 

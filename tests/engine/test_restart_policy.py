@@ -140,14 +140,14 @@ def test_other_failures_end_the_run(run, notices):
 def test_a_program_that_has_to_be_changed_ends_the_run_with_a_code_of_its_own(run, notices, monkeypatch):
     # Whatever else there may be to wait for.
     monkeypatch.setattr(restart_policy, "ENOUGH_ROOM", 1 << 60)
-    monkeypatch.setattr(restart_policy, "takes_nothing", lambda _: True)
+    monkeypatch.setattr(restart_policy, "is_full", lambda _: True)
     failure = Failure(Kind.APPLICATION, "State 'totals' cannot be loaded.")
-    assert not run.passes(failure)
+    assert not run.is_transient(failure)
     with pytest.raises(ApplicationError) as refused:
         run.wait(failure, done=0, learned=True)
     assert str(refused.value) == (
         "State 'totals' cannot be loaded.\n"
-        "What was accepted is kept: with a mended program the same command goes on from there."
+        "What was accepted is kept: with a repaired program the same command continues there."
     )
     assert refused.value.exit_code == 3
     assert notices == []

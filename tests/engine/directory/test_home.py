@@ -18,7 +18,7 @@ from wallaroo.engine.directory.run_folder import users_folder
 from wallaroo.engine.plan import Layout
 from wallaroo.errors import DirectoryError
 from wallaroo.files import write_atomically
-from wallaroo.permissions import stranger
+from wallaroo.permissions import untrusted_reason
 
 HOLD = """
 import subprocess, sys
@@ -229,13 +229,13 @@ def test_all_folders_on_the_way_are_made_for_their_owner_only(place):
     made = [home.path, *home.path.parents]
     for folder in made[: made.index(place.home)]:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700, folder
-    assert stranger(home.path) is None
+    assert untrusted_reason(home.path) is None
 
 
 def test_a_place_for_state_that_others_can_write_to_is_found_out(place):
     place.states.mkdir(parents=True)
     place.states.chmod(0o777)
-    assert stranger(default_home("a").parent) == f"others can write to {place.states}"
+    assert untrusted_reason(default_home("a").parent) == f"others can write to {place.states}"
 
 
 def test_where_the_folder_for_state_cannot_be_made_it_is_told_what_to_do(place):

@@ -80,5 +80,5 @@ def test_the_text_of_a_loop_is_the_one_that_is_kept(loops, name):
 
 def test_the_document_on_the_design_shows_the_same_text():
     section = DESIGN.read_text().partition("\n## A generated loop\n")[2].partition("\n## ")[0]
-    shown = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    shown = re.findall(r"```text\n(.*?)```", section, re.DOTALL)
     assert shown == [(GOLDEN / f"{name}.txt").read_text() for name in ("first_stage", "state")]
