@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from wallaroo.files import reserve, room_in, takes_nothing, write_atomically
+from wallaroo.files import free_space, is_full, reserve, write_atomically
 
 
 @pytest.mark.parametrize("content", ["text \u00e9", b"bytes \xff"])
@@ -39,14 +39,14 @@ def test_where_there_is_no_room_that_is_said(tmp_path):
 
 
 def test_a_folder_that_is_not_there_is_not_full(tmp_path):
-    assert room_in(tmp_path / "nowhere") > 1 << 60
+    assert free_space(tmp_path / "nowhere") > 1 << 60
 
 
 def test_whether_anything_can_be_written(tmp_path):
-    assert not takes_nothing(tmp_path)
-    assert not takes_nothing(tmp_path / "nowhere")  # Something else is wrong there.
+    assert not is_full(tmp_path)
+    assert not is_full(tmp_path / "nowhere")  # Something else is wrong there.
     assert list(tmp_path.iterdir()) == []
-    ask = "import sys, pathlib, wallaroo.files as files; sys.exit(files.takes_nothing(pathlib.Path(sys.argv[1])))"
+    ask = "import sys, pathlib, wallaroo.files as files; sys.exit(files.is_full(pathlib.Path(sys.argv[1])))"
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     done = subprocess.run(
         [sys.executable, "-c", ask, tmp_path],

@@ -9,8 +9,10 @@ import wallaroo
 TESTS = Path(__file__).parent
 PACKAGE = Path(wallaroo.__file__).parent
 ABOUT_MORE = {
+    "api/test_docstrings.py",
     "api/test_existing_programs.py",
     "api/test_generations.py",
+    "api/test_typing.py",
     "test_import_direction.py",
     "test_mirror.py",
     "test_public_names.py",

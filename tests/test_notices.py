@@ -9,7 +9,7 @@ import pytest
 from wallaroo import notices
 from wallaroo.notices import TOLD_IN_FULL, ConnectionSummary, DebouncedNotice
 
-from .conftest import until
+from .ingress.conftest import until
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from wallaroo.permissions import others_can_write, owned_by_another, stranger
+from wallaroo.permissions import others_can_write, owned_by_another, untrusted_reason
 
 NOBODYS = Path("/dev/null")  # Has no list of users that may write to it.
 
@@ -27,8 +27,8 @@ def place(tmp_path):
 
 
 def test_what_is_ones_own_up_to_the_root_is_trusted(place):
-    assert stranger(place) is None
-    assert stranger(place.parent) is None
+    assert untrusted_reason(place) is None
+    assert untrusted_reason(place.parent) is None
 
 
 @pytest.mark.parametrize("mode", [0o757, 0o777])
@@ -36,49 +36,49 @@ def test_what_is_ones_own_up_to_the_root_is_trusted(place):
 def test_whoever_can_write_to_a_folder_on_the_way_can_replace_what_is_in_it(place, above, mode):
     opened = [place, *place.parents][above]
     opened.chmod(mode)
-    assert stranger(place) == f"others can write to {opened}"
+    assert untrusted_reason(place) == f"others can write to {opened}"
 
 
 def test_in_a_shared_folder_only_what_belongs_to_others_is_suspicious(place, given_away):
     shared = place.parents[1]
     shared.chmod(0o1777)
-    assert stranger(place) is None
-    assert stranger(shared) == f"others can write to {shared}"
+    assert untrusted_reason(place) is None
+    assert untrusted_reason(shared) == f"others can write to {shared}"
     user = given_away(place.parent)
-    assert "belongs to another user" in stranger(place, user)
+    assert "belongs to another user" in untrusted_reason(place, user)
 
 
 def test_a_way_over_links_is_looked_at_as_well(place, tmp_path):
     (tmp_path / "safe").symlink_to("outer/../outer/inner")
     (tmp_path / "absolute").symlink_to(tmp_path / "safe")
     link = tmp_path / "absolute" / "file"
-    assert stranger(link) is None
+    assert untrusted_reason(link) is None
     place.parents[1].chmod(0o777)
-    assert stranger(link) == f"others can write to {place.parents[1]}"
+    assert untrusted_reason(link) == f"others can write to {place.parents[1]}"
 
 
 def test_a_link_to_the_folder_that_it_is_in_is_that_folder(place):
     shared = place.parents[1]
     (shared / "here").symlink_to(".")
     shared.chmod(0o1777)
-    assert stranger(shared / "here") == f"others can write to {shared}"
+    assert untrusted_reason(shared / "here") == f"others can write to {shared}"
 
 
 def test_a_link_of_another_users_is_not_followed(place, tmp_path, given_away):
     (tmp_path / "link").symlink_to(place)
     user = given_away(tmp_path / "link")
-    assert "belongs to another user" in stranger(tmp_path / "link", user)
+    assert "belongs to another user" in untrusted_reason(tmp_path / "link", user)
 
 
 def test_links_in_a_circle_have_an_end(tmp_path):
     (tmp_path / "one").symlink_to("other")
     (tmp_path / "other").symlink_to("one")
-    assert stranger(tmp_path / "one") == f"{tmp_path / 'one'} leads in a circle"
+    assert untrusted_reason(tmp_path / "one") == f"{tmp_path / 'one'} leads in a circle"
 
 
 def test_what_is_not_there_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
-        stranger(tmp_path / "nothing")
+        untrusted_reason(tmp_path / "nothing")
 
 
 def made_up(mode, user, group):
@@ -114,7 +114,7 @@ def name_number_members(group):
 def test_the_folders_of_the_system_are_trusted():
     programs = Path("/usr/bin")
     # A sandbox may not show whose they are.
-    assert (stranger(programs) is None) == (programs.stat().st_uid in {0, os.getuid()})
+    assert (untrusted_reason(programs) is None) == (programs.stat().st_uid in {0, os.getuid()})
     assert not stat.S_IMODE(Path("/usr").stat().st_mode) & 0o002
 
 
@@ -133,15 +133,15 @@ def test_a_list_of_users_beside_the_modes_counts(place, own_group, kind, writes)
     """The group's mode is the most that anybody on the list may do, and no longer what the group may."""
     path = place if kind == "file" else place.parent
     path.chmod(0o770)
-    assert stranger(place) is None
+    assert untrusted_reason(place) is None
     owner, user, group, bound, others, none = 1, 2, 4, 16, 32, 0xFFFFFFFF
     most = 7 if writes else 5
     entries = [(owner, 7, none), (user, 7, 12345), (group, 5, none), (bound, most, none), (others, 0, none)]
     users = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
     os.setxattr(path, "system.posix_acl_access", users)
-    assert stranger(place) == (f"others can write to {path}" if writes else None)
+    assert untrusted_reason(place) == (f"others can write to {path}" if writes else None)
     path.chmod(0o750)
-    assert stranger(place) is None
+    assert untrusted_reason(place) is None
 
 
 @pytest.fixture
@@ -149,25 +149,25 @@ def sandbox_user(place, monkeypatch, given_away):
     """Give the inner folder to a user who stands for all others, as in a sandbox; return as whom one has to ask."""
     user = given_away(place.parent)
     others = place.parent.stat().st_uid
-    monkeypatch.setattr("wallaroo.permissions._unknown_user", lambda: others)
+    monkeypatch.setattr("wallaroo.permissions._overflow_user", lambda: others)
     return user
 
 
 def test_where_a_sandbox_shows_all_others_as_one_the_system_is_trusted_on_the_way_only(place, sandbox_user, given_away):
     if sandbox_user == os.getuid():  # Otherwise all on the way is given away, also what is in a shared folder.
-        assert stranger(place, sandbox_user) is None
-    assert "belongs to another user" in stranger(place.parent, sandbox_user)
+        assert untrusted_reason(place, sandbox_user) is None
+    assert "belongs to another user" in untrusted_reason(place.parent, sandbox_user)
     given_away(place)
-    assert "belongs to another user" in stranger(place, sandbox_user)
+    assert "belongs to another user" in untrusted_reason(place, sandbox_user)
     assert owned_by_another(place.stat(), sandbox_user)
 
 
 def test_in_a_sandbox_what_is_in_a_shared_folder_could_be_anybodys(place, sandbox_user):
     place.parents[1].chmod(0o1777)
-    assert "belongs to another user" in stranger(place, sandbox_user)
+    assert "belongs to another user" in untrusted_reason(place, sandbox_user)
 
 
 def test_in_a_sandbox_the_group_of_all_others_is_nobodys_own(monkeypatch, own_group):
-    monkeypatch.setattr("wallaroo.permissions._unknown_user", lambda: 65534)
+    monkeypatch.setattr("wallaroo.permissions._overflow_user", lambda: 65534)
     assert not others_can_write(NOBODYS, made_up(0o770, 1000, own_group))
     assert others_can_write(NOBODYS, made_up(0o770, 65534, own_group))

@@ -167,7 +167,7 @@ def test_without_proc_the_commands_group_is_ended(marked):
 
 @pytest.mark.timeout(PATIENCE)
 def test_a_guard_that_was_stopped_ends_what_it_has_to(marked, monkeypatch):
-    monkeypatch.setattr(guarded_process, "_PATIENCE_SECONDS", 10 * PATIENCE)
+    monkeypatch.setattr(guarded_process, "_TIMEOUT_SECONDS", 10 * PATIENCE)
     asked = guarded_process.start(["sh", "-c", "sleep 600 & echo up; wait"], None, env=marked, stdout=subprocess.PIPE)
     assert asked.stdout.readline() == b"up\n"
     asked.send_signal(signal.SIGSTOP)

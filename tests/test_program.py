@@ -41,8 +41,11 @@ def copy(data):
 def start(ab, name="p"):
     return ab.new_pipeline(name, wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
 
-def sink(port="7002"):
-    return wallaroo.TCPSinkConfig("127.0.0.1", port, encode)
+def chained():
+    return wallaroo.source("p", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
+
+def sink(port="7002", name=None):
+    return wallaroo.TCPSinkConfig("127.0.0.1", port, encode, name=name)
 
 elsewhere = "ELSEWHERE" in os.environ
 
@@ -114,6 +117,17 @@ DIFFERENCES = {
     ),
     "start(ab)\n    if elsewhere: return None": "returned NoneType, and an application in machida",
     "start(ab)\n    if elsewhere: return ab.to_sinks([sink(), sink('1')]).build()": "2 sinks, and 1 in machida",
+    "start(ab)\n    return ab.to_sinks([sink(name='there' if elsewhere else 'here'), sink('1')]).build()": (
+        "called the sinks of the pipeline 'p' 'there', (no name), and 'here', (no name) in machida"
+    ),
+    "start(ab)\n    return ab.to_sinks([sink(name='a')], choose=(lambda _: 'a') if elsewhere else None).build()": (
+        "joined the steps and sinks of the pipeline 'p' in another way than in machida"
+    ),
+    "base, end = chained(), chained().to(copy).to(copy).to_sink(sink())\n"
+    "    if elsewhere: end = base.to(copy).merge(base.to(copy)).to_sink(sink())\n"
+    "    return wallaroo.build_application('Test', end)": (
+        "joined the steps and sinks of the pipeline 'p' in another way than in machida"
+    ),
     "if elsewhere: ab = wallaroo.ApplicationBuilder('Other')\n    start(ab)": "called the application 'Other', and",
 }
 

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from wallaroo.program import import_path, make_importable, way_to_modules
+from wallaroo.program import apply_import_settings, import_path, import_settings
 
 
 def test_import_paths_are_absolute(monkeypatch, tmp_path):
@@ -16,13 +16,13 @@ def test_nothing_is_added_twice(monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(map(os.path.abspath, sys.path)) | set(sys.path)
     for _ in range(2):
-        make_importable(way_to_modules())
+        apply_import_settings(import_settings())
     assert set(sys.path) == before
 
 
 def test_the_order_in_which_modules_are_looked_for_comes_along(monkeypatch):
     monkeypatch.setattr(sys, "path", ["/script", "/standard", "/application", "/installed", "/last"])
-    way = way_to_modules()
+    way = import_settings()
     monkeypatch.setattr(sys, "path", ["/spark", "/standard", "/installed"])
-    make_importable(way)
+    apply_import_settings(way)
     assert sys.path == ["/spark", "/script", "/standard", "/application", "/installed", "/last"]

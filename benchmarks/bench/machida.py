@@ -167,7 +167,7 @@ class Machida:
 
 def _is_of_workers(process: psutil.Process) -> bool:
     with suppress(psutil.Error):
-        return "pyspark.daemon" in process.cmdline()
+        return "wallaroo.engine.spark.worker_daemon" in process.cmdline()
     return False
 
 

@@ -26,7 +26,7 @@ A program declares an application in a function `application_setup(args)`, which
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wallaroo._version import __version__
 from wallaroo.api.args import tcp_parse_input_addrs, tcp_parse_output_addrs
@@ -60,21 +60,47 @@ from wallaroo.api.upcoming import (
 from wallaroo.connectors.generator.config import GenSourceConfig
 from wallaroo.connectors.tcp.config import TCPSinkConfig, TCPSourceConfig
 from wallaroo.errors import WallarooError, WallarooParameterError
+from wallaroo.protocols import (
+    Computation,
+    ComputationMulti,
+    Decoder,
+    Encoder,
+    KeyExtractor,
+    Partition,
+    SinkConfig,
+    SourceConfig,
+    StateBuilder,
+    StateComputation,
+    StateComputationMulti,
+)
+from wallaroo.topology.model import Application
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = [
     "Aggregation",
+    "Application",
     "ApplicationBuilder",
+    "Computation",
+    "ComputationMulti",
     "CustomKafkaSinkCLIParser",
     "CustomKafkaSourceCLIParser",
+    "Decoder",
     "DefaultKafkaSinkCLIParser",
     "DefaultKafkaSourceCLIParser",
+    "Encoder",
     "GenSourceConfig",
     "KafkaSinkConfig",
     "KafkaSourceConfig",
+    "KeyExtractor",
+    "Partition",
     "Pipeline",
+    "SinkConfig",
+    "SourceConfig",
+    "StateBuilder",
+    "StateComputation",
+    "StateComputationMulti",
     "TCPSinkConfig",
     "TCPSourceConfig",
     "WallarooError",
@@ -110,12 +136,25 @@ __all__ = [
 ]
 
 
-def run(application_setup: Callable[[list[str]], Any], args: Sequence[str] | None = None) -> None:
+def run(application_setup: Callable[[list[str]], Application], args: Sequence[str] | None = None) -> None:
     """Run an application from a script of your own, as `machida` would.
 
+    It returns when the application is stopped. An error is printed, and ends the script with the exit code that
+    `machida` has for it.
+
     Args:
-        application_setup: The function that gets the arguments and returns the built application.
+        application_setup: The function that gets the arguments and returns the built application. Every process of the
+            run imports it, so it stands at the top level of a file.
         args: The command line; that of the running script where it is left out.
+
+    Raises:
+        SystemExit: The application could not be run, or was asked for `--help` or `--version`.
+
+    >>> def application_setup(args):
+    ...     raise NotImplementedError
+    >>> run(application_setup, ["--version"])
+    Traceback (most recent call last):
+    SystemExit: 0
     """
     # Programs that only declare or test an application do without the launcher and all it brings.
     from wallaroo.cli.machida import run_script  # noqa: PLC0415

@@ -32,7 +32,7 @@ def port_number(port: Any) -> int:
 
 
 def clash(one: tuple[str, int], other: tuple[str, int]) -> bool:
-    """Tell whether two sources cannot both listen, one on each of these addresses.
+    """Return whether two sources cannot listen on these two addresses at the same time.
 
     Port 0 lets the system pick a free port, so it never clashes.
 

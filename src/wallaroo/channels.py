@@ -1,7 +1,7 @@
-"""Lines between the processes of one run: Unix sockets on one machine, TCP between the machines of a cluster.
+"""Connections between the processes of one run: Unix sockets on one machine, TCP between the machines of a cluster.
 
-An address is a path, which begins with a slash, or a host and a port: `/tmp/x/outputs`, `10.0.0.5:40123`. Whoever dials
-says a token first. A stranger has only so much time and so many bytes for it.
+An address is a path, which starts with a slash, or a host and a port: `/tmp/x/outputs`, `10.0.0.5:40123`. A client
+sends a token first. The time and the number of bytes that an unauthenticated client has for it are limited.
 """
 
 from __future__ import annotations
@@ -10,41 +10,41 @@ import os
 import socket
 import time
 
-HELLO_SECONDS = 10.0
-"""How long somebody who has connected may take to say who it is."""
-MOST_STRANGERS = 256
-"""How many may be connected without having said who they are; the one that has taken longest makes room."""
+HELLO_TIMEOUT_SECONDS = 10.0
+"""How long a client may take to authenticate after it has connected."""
+MAX_UNAUTHENTICATED = 256
+"""How many connections may be unauthenticated; beyond that the oldest of them is closed."""
 
 _DIAL_SECONDS = 30.0
 _BACKLOG = 256
-_OTHERS = 0o177
+_PRIVATE_UMASK = 0o177
 
 
-def host_and_port(address: str) -> tuple[str, int]:
-    """Return the two parts of an address.
+def parse_address(address: str) -> tuple[str, int]:
+    """Return the host and the port of an address.
 
-    >>> host_and_port("10.0.0.5:4000"), host_and_port("[::1]:4000")
+    >>> parse_address("10.0.0.5:4000"), parse_address("[::1]:4000")
     (('10.0.0.5', 4000), ('::1', 4000))
     """
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
-def joined(host: str, port: int) -> str:
-    """Return the address that a host and a port make.
+def format_address(host: str, port: int) -> str:
+    """Return the address for a host and a port.
 
-    >>> joined("10.0.0.5", 4000), joined("::1", 4000)
+    >>> format_address("10.0.0.5", 4000), format_address("::1", 4000)
     ('10.0.0.5:4000', '[::1]:4000')
     """
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def dial(address: str) -> socket.socket:
-    """Return a connection to `address`; what is written to it goes out at once."""
+    """Return a connection to `address` that sends written data immediately."""
     if not address.startswith("/"):
-        connection = socket.create_connection(host_and_port(address), _DIAL_SECONDS)
+        connection = socket.create_connection(parse_address(address), _DIAL_SECONDS)
         connection.settimeout(None)
-        without_delay(connection)
+        set_no_delay(connection)
         return connection
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -56,15 +56,15 @@ def dial(address: str) -> socket.socket:
 
 
 def listen(address: str) -> socket.socket:
-    """Return a socket that listens on `address`: on a path, for this user only; on the port 0, on any free one."""
+    """Return a socket that listens on `address`: a path is accessible to this user only, port 0 means any free port."""
     if not address.startswith("/"):
-        host, port = host_and_port(address)
+        host, port = parse_address(address)
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-        notice_dead_peers(listener)
+        enable_keepalive(listener)
         return listener
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    previous = os.umask(_OTHERS)
+    previous = os.umask(_PRIVATE_UMASK)
     try:
         listener.bind(address)
         listener.listen(_BACKLOG)
@@ -76,18 +76,18 @@ def listen(address: str) -> socket.socket:
     return listener
 
 
-def without_delay(connection: socket.socket) -> None:
-    """Have the system send what is written at once; it would hold back what is small until the rest has arrived."""
+def set_no_delay(connection: socket.socket) -> None:
+    """Disable Nagle's algorithm, which delays small writes until earlier data is acknowledged."""
     if connection.family != socket.AF_UNIX:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        notice_dead_peers(connection)
+        enable_keepalive(connection)
 
 
 def receive_exactly(connection: socket.socket, size: int, deadline: float) -> bytes:
     """Return the next `size` bytes.
 
     Raises:
-        OSError: They have not come before `deadline`, or never will.
+        OSError: They did not arrive before `deadline`, or the connection was closed.
     """
     received = bytearray()
     while len(received) < size:
@@ -102,17 +102,17 @@ def receive_exactly(connection: socket.socket, size: int, deadline: float) -> by
     return bytes(received)
 
 
-_QUESTIONS = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
-"""Ask after a minute of silence, every ten seconds, and give up after six questions without an answer."""
+_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
+"""Send the first probe after an idle minute, then one every ten seconds; give up after six without an answer."""
 
 
-def notice_dead_peers(sock: socket.socket) -> None:
-    """Have the system ask, while a connection is silent, whether the other machine is still there.
+def enable_keepalive(sock: socket.socket) -> None:
+    """Enable TCP keepalive probes.
 
-    A connection may be silent for hours; without this, one to a machine that is gone would stay for ever. Connections
-    inherit it from a socket that listens.
+    A connection may be idle for hours; without probes, one to a machine that is gone would stay open forever. Accepted
+    connections inherit the setting from the listening socket.
     """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _QUESTIONS.items():
+    for option, value in _KEEPALIVE.items():
         if hasattr(socket, option):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

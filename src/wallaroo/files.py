@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole, and room on the disk that is set aside."""
+"""Atomic replacement of files, free disk space, and preallocation."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import tempfile
 from pathlib import Path
 
 _KEEP_SIZE = 1
-_CANNOT = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
-_TRIED = 1 << 20
+_UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+_PROBE_BYTES = 1 << 20
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What the system says where there is no room: on the disk, within a quota, or within a limit on files."""
+"""The error numbers for no free space: on the disk, within a quota, or within a limit on file sizes."""
 
 
 def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> None:
-    """Replace a file so that a reader, or a crash, never sees half of it; it is on the disk when this returns.
+    """Replace a file atomically; it is durable when this returns.
 
-    What was there is replaced and not written to: a link is not followed.
+    An existing file is replaced, not written to: a symbolic link is not followed.
     """
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
@@ -40,10 +40,10 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> Non
         os.close(folder)
 
 
-def room_in(folder: Path) -> int:
-    """Return how many bytes can still be written in `folder`; none where no file can be made any more.
+def free_space(folder: Path) -> int:
+    """Return how many bytes can still be written in `folder`; 0 if no inodes are left.
 
-    Where that cannot be found out, there is room: whoever writes finds out.
+    If that cannot be determined, space is assumed to be available: a write will report it otherwise.
     """
     try:
         disk = os.statvfs(folder)
@@ -53,29 +53,29 @@ def room_in(folder: Path) -> int:
     return 0 if no_names_left else disk.f_bavail * disk.f_frsize
 
 
-def takes_nothing(folder: Path) -> bool:
-    """Tell whether there is no room to write a small file in `folder`, which is found out by writing one."""
+def is_full(folder: Path) -> bool:
+    """Return whether there is no space for a small file in `folder`, by trying to write one."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(_TRIED))
+            file.write(bytes(_PROBE_BYTES))
             file.flush()
-            os.fsync(file.fileno())  # Some disks find out that late.
+            os.fsync(file.fileno())  # Some file systems report a full disk only here.
     except OSError as error:
         return error.errno in NO_ROOM
     return False
 
 
 def reserve(file: int, size: int) -> None:
-    """Set room aside for a file to grow up to `size` bytes, so that writing these cannot fail on a full disk.
+    """Preallocate space for a file to grow up to `size` bytes, so that writing them cannot fail on a full disk.
 
-    The file does not change. Where the system or the disk cannot do that, nothing is set aside.
+    The file size does not change. Does nothing where the system or the file system has no preallocation.
 
     Raises:
-        OSError: There is no room.
+        OSError: There is not enough space.
     """
     fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
     if fallocate is None:
         return
     long = ctypes.c_int64
-    if fallocate(file, _KEEP_SIZE, long(0), long(size)) and (number := ctypes.get_errno()) not in _CANNOT:
+    if fallocate(file, _KEEP_SIZE, long(0), long(size)) and (number := ctypes.get_errno()) not in _UNSUPPORTED:
         raise OSError(number, os.strerror(number))

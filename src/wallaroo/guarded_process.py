@@ -1,4 +1,4 @@
-"""Commands that run below a guard: neither they nor what they start outlives this process (see `guard`)."""
+"""Commands that run below a guard: neither they nor their child processes outlive this one (see `process_guard`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from wallaroo import process_guard
 
-_PATIENCE_SECONDS = 10.0
+_TIMEOUT_SECONDS = 10.0
 
 
 def start(
@@ -21,9 +21,9 @@ def start(
     stdout: int | IO[Any],
     stderr: int | IO[Any] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a command, in a session of its own; `lock`, a file descriptor, stays open until all of it is gone.
+    """Start a command in its own session; `lock`, a file descriptor, stays open until all its processes have ended.
 
-    What is written to the standard input is for the command. How the process ends is how the command did.
+    The standard input is passed on to the command. The exit status is that of the command.
     """
     return subprocess.Popen(  # noqa: S603 - our own programs, and settings of the user's
         [sys.executable, "-I", "-S", process_guard.__file__, *command],
@@ -32,20 +32,20 @@ def start(
         stderr=stderr,
         env=env,
         pass_fds=[] if lock is None else [lock],
-        # What somebody at a terminal stops or interrupts is this process, which then says what to do.
+        # Ctrl-C and Ctrl-Z at a terminal are meant for this process, which then tells the command what to do.
         start_new_session=True,
     )
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a command, and all that it has started, at once; wait until they are gone."""
+    """Kill a command and all its child processes, and wait until they are gone."""
     assert process.stdin is not None
     with suppress(OSError):
         process.stdin.close()
-    # A guard that somebody has stopped would never know.
+    # A guard that is suspended (SIGSTOP) would not notice.
     process.send_signal(signal.SIGCONT)
     try:
-        process.wait(_PATIENCE_SECONDS)
+        process.wait(_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

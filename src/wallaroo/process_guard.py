@@ -1,15 +1,15 @@
 """Processes that do not outlive the one that started them, whenever and however that one ends.
 
-As a program (`python -I -S process_guard.py COMMAND ...`) it runs a command whose processes may start others. When its
-standard input ends, because the process at the other end is gone, or when the command has ended, all of them are
-killed. It stays until the last one is gone, and keeps open the file descriptors that it was given, so a lock among them
-is held as long as anything of the command runs. The command does not inherit them: a process that cannot be killed,
-because it now belongs to another user, holds no lock.
+As a program (`python -I -S process_guard.py COMMAND ...`) it runs a command, which may start other processes. When its
+standard input is closed, because the process at the other end is gone, or when the command has ended, all of them are
+killed. The guard exits after the last of them, and keeps inherited file descriptors open, so a lock among them is held
+as long as any process of the command runs. The command does not inherit them: a process that cannot be killed, because
+it has changed its user, holds no lock.
 
-On Linux the processes are found whatever they do: those whose parents have ended become children of this one.
-Elsewhere, or without `/proc`, only the command's process group is ended, and the rest is left to notice it.
+On Linux all descendants are found: orphans are re-parented to the guard, which is a subreaper. Elsewhere, or without
+`/proc`, only the command's process group is killed, and other descendants have to notice that by themselves.
 
-It imports nothing but the standard library, and is run without the paths of any other packages: it starts in a moment.
+It imports only the standard library and runs without site packages, so it starts quickly.
 """
 
 from __future__ import annotations
@@ -30,61 +30,61 @@ _PARENT_GONE = signal.SIGUSR1
 _PR_SET_CHILD_SUBREAPER = 36
 _STDIN = 0
 _STDERR = 2
-_LOOK_SECONDS = 0.005
+_POLL_SECONDS = 0.005
 _NOT_EXECUTED = 127
 _ENDED = (b"Z", b"X")
 
 
 def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
-    """Have this process sent a signal as soon as the thread that started it is gone; only Linux can do that.
+    """Have the kernel signal this process when the thread that started it ends; only on Linux.
 
-    Who is started by a process that may be gone before this is called needs something else besides: a pipe that ends.
+    If the parent may end before this is called, another mechanism is needed as well, such as a pipe that is closed.
     """
     if _LINUX:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number.value, 0, 0, 0)
 
 
 class _Guard:
-    """Waits for the end of a command, or for that of whoever asked for it."""
+    """Waits for the end of a command, or of the process that requested it."""
 
     def __init__(self, command: list[str]) -> None:
         self._woken, wake = os.pipe()
         for end in (self._woken, wake):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        self._unwanted = False
+        self._killed = False
         self._status: int | None = None
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        # Who sends a signal to a whole group, as systemd does, means whoever asked for the command: that one says what
-        # is to be done. The command inherits it for a Ctrl-C, which a terminal sends to all.
+        # A signal to the whole group, as systemd sends it, is meant for the requesting process, which decides what to
+        # do. The command inherits the ignored SIGINT, because a terminal sends Ctrl-C to all processes.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(_PARENT_GONE, self._end)
         end_with_parent(_PARENT_GONE)
         if _LINUX:
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        _keep_for_oneself()
+        _close_on_exec()
         self._child = _start(command)
 
     def _end(self, *_: object) -> None:
-        self._unwanted = True
+        self._killed = True
 
     def watch(self) -> int | None:
-        """Return how the command has ended, or None if it is to be ended."""
+        """Return the status of the command when it has ended, or None if it has to be killed."""
         poll = select.poll()
-        poll.register(_STDIN, 0)  # What is written there is for the command; only the end is told without asking.
+        poll.register(_STDIN, 0)  # The data is for the command; hang-up is reported without being requested.
         poll.register(self._woken, select.POLLIN)
-        while not self._unwanted and self._status is None:
+        while not self._killed and self._status is None:
             for file, _ in poll.poll():
                 if file == _STDIN:
-                    self._unwanted = True
+                    self._killed = True
                 else:
                     os.read(self._woken, 4096)
             self._reap()
         return self._status
 
     def _reap(self) -> bool:
-        """Take note of children that have ended, and tell whether there are any left."""
+        """Reap children that have ended, and return whether there are any left."""
         try:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == self._child:
@@ -94,21 +94,21 @@ class _Guard:
         return True
 
     def end_all(self) -> None:
-        """Kill whatever runs, until nothing does, or only what this process may not kill."""
+        """Kill all descendants, until none is left, or only those that this process is not permitted to kill."""
         if self._status is None:
             with suppress(OSError):
                 os.killpg(self._child, signal.SIGKILL)
         while self._reap():
             found = _descendants(os.getpid())
             if self._status is None:
-                found.append(self._child)  # Also where there is nothing to be read of it.
+                found.append(self._child)  # It may not be visible in /proc.
             if not sum(map(_kill, found)):
                 return
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
 
 def _kill(process: int) -> bool:
-    """Kill a process, and tell whether that is allowed."""
+    """Kill a process, and return whether that is permitted."""
     try:
         os.kill(process, signal.SIGKILL)
     except ProcessLookupError:
@@ -118,8 +118,8 @@ def _kill(process: int) -> bool:
     return True
 
 
-def _keep_for_oneself() -> None:
-    """Keep the files that this process was given from the command."""
+def _close_on_exec() -> None:
+    """Do not pass inherited file descriptors on to the command."""
     with suppress(OSError):
         for entry in os.listdir("/dev/fd"):  # noqa: PTH208 - without pathlib it starts faster
             with suppress(OSError):
@@ -131,7 +131,7 @@ def _start(command: list[str]) -> int:
     guard = os.getpid()
     child = os.fork()
     if child:
-        with suppress(OSError):  # It may have done so itself already, and more.
+        with suppress(OSError):  # The child may already have done this itself, and called exec.
             os.setpgid(child, child)
         return child
     try:
@@ -148,7 +148,7 @@ def _start(command: list[str]) -> int:
 
 
 def _descendants(ancestor: int) -> list[int]:
-    """Return the ids of all processes below one, but for those that have ended; none where the system does not tell."""
+    """Return the ids of all running descendants of a process; none where there is no `/proc`."""
     children = defaultdict(list)
     ended = {ancestor}
     try:
@@ -159,10 +159,10 @@ def _descendants(ancestor: int) -> list[int]:
         with suppress(OSError, ValueError, IndexError):
             process = int(entry)
             with open(f"/proc/{process}/stat", "rb") as file:  # noqa: PTH123
-                # The name, in parentheses, may have spaces and parentheses in it; behind it are state and parent.
+                # The name, in parentheses, may itself contain spaces and parentheses; state and parent follow it.
                 state, parent, *_ = file.read().rpartition(b")")[2].split()
             children[int(parent)].append(process)
-            # Somebody else may never ask how it has ended.
+            # A zombie whose parent never waits for it stays in the table.
             if state in _ENDED:
                 ended.add(process)
     found = [ancestor]
@@ -172,7 +172,7 @@ def _descendants(ancestor: int) -> list[int]:
 
 
 def main(command: list[str]) -> None:
-    """Run a command, and end the way it did."""
+    """Run a command, and exit with its status or signal."""
     guard = _Guard(command)
     status = guard.watch()
     guard.end_all()
@@ -181,7 +181,7 @@ def main(command: list[str]) -> None:
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with suppress(OSError):  # Of those that cannot be caught nothing has to be undone.
+        with suppress(OSError):  # Signals that cannot be caught have no handler to reset.
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     sys.exit(os.waitstatus_to_exitcode(status))

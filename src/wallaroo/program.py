@@ -1,7 +1,7 @@
-"""The user's program: every process that runs code of it imports its module and builds the application by itself.
+"""The user's program: every process that runs its code imports its module and builds the application itself.
 
-So what `application_setup` sets, opens or trains is there in every process, and nothing of it has to travel. What has
-to be the same everywhere is compared with what machida has.
+So whatever `application_setup` sets, opens or trains exists in every process, and nothing has to be serialized. What
+must be the same everywhere is compared with what machida has built.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from wallaroo.topology.model import Application
 
 Setup = Callable[[list[str]], Any]
 Instructions = Mapping[str, Any]
-"""How another process builds the application, made of what JSON has."""
+"""How another process builds the application; can be written as JSON."""
 
 _SAME_EACH_TIME = (
     "it must give the same each time. Every process of the run calls it, so what it builds must not depend on the "
@@ -55,16 +55,16 @@ def refuse_to_run_while_imported() -> None:
 
 @dataclass(frozen=True)
 class Program:
-    """A function that builds an application, by the names under which it is found, and what it is called with."""
+    """A function that builds an application, identified by module and name, and its arguments."""
 
     module: str
     function: str
     arguments: tuple[str, ...]
     argv: tuple[str, ...] = field(default_factory=lambda: tuple(sys.argv))
-    """What `sys.argv` is, for programs that look there."""
+    """The `sys.argv` for programs that read it."""
 
     def imported(self) -> ModuleType:
-        """Return the module; imports it if need be."""
+        """Return the module; imports it if necessary."""
         with _noted_import(self.module):
             return importlib.import_module(self.module)
 
@@ -74,13 +74,13 @@ class Program:
         return function
 
     def home_module(self) -> ModuleType | None:
-        """Return the module that defines the function, which may be another than the one that offers it."""
+        """Return the module that defines the function, which may differ from the one it was looked up in."""
         return sys.modules.get(getattr(self.setup(), "__module__", self.module))
 
     def instructions(self, application: Application) -> Instructions:
         """Return what another process needs to build the same application."""
         return {
-            **way_to_modules(),
+            **import_settings(),
             "module": self.module,
             "function": self.function,
             "arguments": self.arguments,
@@ -90,19 +90,19 @@ class Program:
 
 
 class Built(NamedTuple):
-    """An application, and the module whose function has built it."""
+    """An application, and the module whose function built it."""
 
     application: Application
     module: ModuleType | None
 
 
 def build(instructions: Instructions, process: str) -> Built:
-    """Build an application in this process, which is called `process` if something is wrong.
+    """Build an application in this process, which error messages call `process`.
 
     Raises:
-        ApplicationError: It cannot be built, or it is not the one that machida has.
+        ApplicationError: It cannot be built, or it differs from the one that machida has built.
     """
-    make_importable(instructions)
+    apply_import_settings(instructions)
     sys.argv[:] = instructions["argv"]
     program = Program(instructions["module"], instructions["function"], tuple(instructions["arguments"]))
     name = program.function
@@ -125,7 +125,7 @@ def build(instructions: Instructions, process: str) -> Built:
 
 
 def _failed(what: str, process: str, error: BaseException) -> str:
-    """Say that something failed that has worked in machida."""
+    """Return the message for something that failed here and worked in machida."""
     return (
         f"{what} failed in {process}, though not in machida:\n{users_traceback(error)}\n"
         "Every process of the run imports the program and calls its application_setup, so that has to work several "
@@ -134,43 +134,43 @@ def _failed(what: str, process: str, error: BaseException) -> str:
 
 
 def _where(error: BaseException) -> str:
-    """Say what the current folder is, where that may be the matter: it is another one on other machines."""
+    """Return what the current folder is, where that may be the cause: it differs on other machines."""
     if not isinstance(error, FileNotFoundError):
         return ""
     try:
-        return f"; the current folder there is {os.getcwd()}"  # noqa: PTH109 - has no links to resolve
+        return f"; the current folder there is {os.getcwd()}"  # noqa: PTH109 - there are no links to resolve
     except FileNotFoundError:
         return "; there is no current folder there"
 
 
 def import_path() -> list[str]:
     """Return the folders that modules are imported from, as absolute paths."""
-    return [os.path.abspath(entry or ".") for entry in sys.path]  # noqa: PTH100 - resolves no links
+    return [os.path.abspath(entry or ".") for entry in sys.path]  # noqa: PTH100 - must not resolve links
 
 
-def way_to_modules() -> dict[str, Any]:
-    """Return where the modules of this process come from, as JSON has it."""
+def import_settings() -> dict[str, Any]:
+    """Return where this process imports modules from; can be written as JSON."""
     return {"path": import_path(), "preferred": preferred()}
 
 
-def make_importable(way: Mapping[str, Any]) -> None:
-    """Make the modules importable here that are importable where `way` comes from.
+def apply_import_settings(settings: Mapping[str, Any]) -> None:
+    """Make the modules importable here that are importable in the process that `settings` come from.
 
-    Folders that are missing here are added, each in front of the one that it stands in front of there. Those that this
-    machine does not have do no harm.
+    Missing folders are added to `sys.path` in the same relative order. Folders that this machine does not have do no
+    harm.
     """
     place = len(sys.path)
-    for entry in reversed(way["path"]):
+    for entry in reversed(settings["path"]):
         if entry in sys.path:
             place = sys.path.index(entry)
         else:
             sys.path.insert(place, entry)
-    prefer(way["preferred"])
+    prefer(settings["preferred"])
 
 
 @dataclass(frozen=True)
 class _Preferred(MetaPathFinder):
-    """Finds one module, or package, in one folder."""
+    """Finds one module or package in one folder."""
 
     name: str
     folder: str
@@ -181,12 +181,12 @@ class _Preferred(MetaPathFinder):
         if path is not None or fullname != self.name:
             return None
         spec = PathFinder.find_spec(fullname, [self.folder], target)
-        # A folder without code of its own may be any that happens to have this name: the module path decides.
+        # A namespace package may be any folder that happens to have this name: leave it to the module path.
         return spec if spec is not None and spec.origin is not None else None
 
 
 def prefer(modules: Iterable[Sequence[str]]) -> None:
-    """Take modules, each a top-level name and its folder, from these folders before all others."""
+    """Import modules, each given as a top-level name and its folder, from these folders before all others."""
     for name, folder in modules:
         finder = _Preferred(name, folder)
         if finder not in sys.meta_path:

@@ -1,37 +1,263 @@
-"""The interfaces of what users hand over: any object with these methods will do."""
+"""The interfaces of what users hand over: any object with these methods will do.
+
+They are for annotations. Nothing has to inherit from them, and decorated functions have them by themselves.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Hashable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    # Type checkers bring this module. The default lets users write `Decoder` for a decoder of any messages.
+    from typing_extensions import TypeVar
+
+    Message_co = TypeVar("Message_co", covariant=True, default=Any)
+    Data_contra = TypeVar("Data_contra", contravariant=True, default=Any)
+    Output_co = TypeVar("Output_co", covariant=True, default=Any)
+    Item = TypeVar("Item", default=Any)
+    State_contra = TypeVar("State_contra", contravariant=True, default=Any)
+    Made_co = TypeVar("Made_co", covariant=True, default=Any)
+    S = TypeVar("S", default=Any)
+else:
+    from typing import TypeVar
+
+    Message_co = TypeVar("Message_co", covariant=True)
+    Data_contra = TypeVar("Data_contra", contravariant=True)
+    Output_co = TypeVar("Output_co", covariant=True)
+    Item = TypeVar("Item")
+    State_contra = TypeVar("State_contra", contravariant=True)
+    Made_co = TypeVar("Made_co", covariant=True)
+    S = TypeVar("S")
+
+Encoded = bytes | bytearray | memoryview | str | None
+"""What an encoder returns: the bytes to send, text, which is sent as UTF-8, or None to send nothing."""
+
+Outputs = list[Item] | tuple[Item, ...] | None
+"""What a step with any number of outputs returns; None is no output."""
 
 
-class Decoder(Protocol):
-    """Turns the bytes of a source into messages, and says how they are framed."""
+class Decoder(Protocol[Message_co]):
+    r"""Turns the bytes of a source into messages, and says how they are framed.
+
+    >>> class Lines:
+    ...     def header_length(self) -> int:
+    ...         return 2
+    ...     def payload_length(self, bs: bytes) -> int:
+    ...         return int.from_bytes(bs)
+    ...     def decode(self, bs: bytes) -> str | None:
+    ...         return bs.decode() or None
+    >>> decoder: Decoder[str] = Lines()
+    >>> decoder.payload_length(b"\x00\x05"), decoder.decode(b"hello")
+    (5, 'hello')
+    """
 
     def header_length(self) -> int:
         """Return the number of bytes in front of each payload."""
 
-    def payload_length(self, bs: bytes) -> int:
+    def payload_length(self, bs: bytes, /) -> int:
         """Return the number of payload bytes that follow the header `bs`."""
 
-    def decode(self, bs: bytes) -> Any:
+    def decode(self, bs: bytes, /) -> Message_co | None:
         """Return the message in the payload `bs`, or None to drop it."""
 
 
-class Encoder(Protocol):
-    """Turns an output into what a sink takes."""
+class Encoder(Protocol[Data_contra]):
+    """Turns an output into what a sink takes.
 
-    def encode(self, data: Any) -> Any:
-        """Return the bytes to send for `data`, or None to send nothing."""
+    >>> class Lines:
+    ...     def encode(self, data: str) -> bytes:
+    ...         return f"{data};".encode()
+    >>> encoder: Encoder[str] = Lines()
+    >>> encoder.encode("hello")
+    b'hello;'
+    """
+
+    def encode(self, data: Data_contra, /) -> Encoded:
+        """Return the bytes to send for `data`, or text, which is sent as UTF-8, or None to send nothing."""
+
+
+class Computation(Protocol[Data_contra, Output_co]):
+    """A step without state that gives one output for a message.
+
+    >>> class Reverse:
+    ...     def name(self) -> str:
+    ...         return "reverse"
+    ...     def compute(self, data: str) -> str | None:
+    ...         return data[::-1]
+    >>> computation: Computation[str, str] = Reverse()
+    >>> computation.compute("abc")
+    'cba'
+    """
+
+    def name(self) -> str:
+        """Return the name of the step."""
+
+    def compute(self, data: Data_contra, /) -> Output_co | None:
+        """Return the output for `data`, or None for no output."""
+
+
+class ComputationMulti(Protocol[Data_contra, Item]):
+    """A step without state that gives any number of outputs for a message.
+
+    >>> class Split:
+    ...     def name(self) -> str:
+    ...         return "split"
+    ...     def compute_multi(self, data: str) -> list[str]:
+    ...         return data.split()
+    >>> computation: ComputationMulti[str, str] = Split()
+    >>> computation.compute_multi("why hello")
+    ['why', 'hello']
+    """
+
+    def name(self) -> str:
+        """Return the name of the step."""
+
+    def compute_multi(self, data: Data_contra, /) -> Outputs[Item]:
+        """Return the list of outputs for `data`, or None for no output."""
+
+
+class StateComputation(Protocol[Data_contra, State_contra, Output_co]):
+    """A step that reads and changes a state, and gives one output for a message.
+
+    >>> class Count:
+    ...     def name(self) -> str:
+    ...         return "count"
+    ...     def compute(self, data: str, state: list[str]) -> tuple[int, bool]:
+    ...         state.append(data)
+    ...         return len(state), True
+    >>> computation: StateComputation[str, list[str], int] = Count()
+    >>> computation.compute("why", ["hello"])
+    (2, True)
+    """
+
+    def name(self) -> str:
+        """Return the name of the step."""
+
+    def compute(self, data: Data_contra, state: State_contra, /) -> tuple[Output_co | None, bool]:
+        """Return the output for `data`, or None, and whether the change of the state is to be saved."""
+
+
+class StateComputationMulti(Protocol[Data_contra, State_contra, Item]):
+    """A step that reads and changes a state, and gives any number of outputs for a message.
+
+    >>> class Repeat:
+    ...     def name(self) -> str:
+    ...         return "repeat"
+    ...     def compute_multi(self, data: str, state: list[str]) -> tuple[list[str], bool]:
+    ...         state.append(data)
+    ...         return list(state), True
+    >>> computation: StateComputationMulti[str, list[str], str] = Repeat()
+    >>> computation.compute_multi("why", ["hello"])
+    (['hello', 'why'], True)
+    """
+
+    def name(self) -> str:
+        """Return the name of the step."""
+
+    def compute_multi(self, data: Data_contra, state: State_contra, /) -> tuple[Outputs[Item], bool]:
+        """Return the list of outputs for `data`, or None, and whether the change of the state is to be saved."""
+
+
+class OwnStateComputation(Protocol):
+    """A step that brings its state: what `@wallaroo.state_computation(name, state)` gives."""
+
+    @property
+    def own_state(self) -> Any:
+        """Return what makes the state objects."""
+
+    def name(self) -> str:
+        """Return the name of the step, and of its state."""
+
+
+class StateBuilder(Protocol[Made_co]):
+    """Makes the objects of a state, where their class alone cannot: it needs arguments, say.
+
+    >>> class Zeros:
+    ...     def build(self) -> list[int]:
+    ...         return [0, 0]
+    >>> builder: StateBuilder[list[int]] = Zeros()
+    >>> builder.build()
+    [0, 0]
+    """
+
+    def build(self) -> Made_co:
+        """Return a fresh state object."""
+
+
+class Partition(Protocol[Data_contra]):
+    """Picks the key of a message, for `to_state_partition`.
+
+    >>> class FirstLetter:
+    ...     def partition(self, data: str) -> str:
+    ...         return data[0]
+    >>> partition: Partition[str] = FirstLetter()
+    >>> partition.partition("hello")
+    'h'
+    """
+
+    def partition(self, data: Data_contra, /) -> Hashable:
+        """Return the key of `data`."""
+
+
+class KeyExtractor(Protocol[Data_contra]):
+    """Picks the key of a message, for `key_by`.
+
+    >>> class FirstLetter:
+    ...     def extract_key(self, data: str) -> str:
+    ...         return data[0]
+    >>> extractor: KeyExtractor[str] = FirstLetter()
+    >>> extractor.extract_key("hello")
+    'h'
+    """
+
+    def extract_key(self, data: Data_contra, /) -> Hashable:
+        """Return the key of `data`."""
 
 
 class SourceConfig(Protocol):
-    """Where a pipeline's messages come from."""
+    """Where a pipeline's messages come from.
 
-    decoder: Decoder
+    >>> import wallaroo
+    >>> config: SourceConfig = wallaroo.TCPSourceConfig("127.0.0.1", "7010", wallaroo.decoder(bytes.decode))
+    >>> config.decoder.decode(b"hello")
+    'hello'
+    """
+
+    @property
+    def decoder(self) -> Decoder:
+        """Return what decodes the messages."""
 
 
 class SinkConfig(Protocol):
-    """Where a pipeline's outputs go."""
+    """Where a pipeline's outputs go.
 
-    encoder: Encoder
+    >>> import wallaroo
+    >>> config: SinkConfig = wallaroo.TCPSinkConfig("127.0.0.1", "7002", wallaroo.encoder(str.encode))
+    >>> config.encoder.encode("hello")
+    b'hello'
+    """
+
+    @property
+    def encoder(self) -> Encoder:
+        """Return what encodes the outputs."""
+
+
+ComputationLike = Computation | ComputationMulti | type[Computation | ComputationMulti]
+"""What may be given for a step without state: an object, or a class of objects."""
+
+StateComputationLike = (
+    StateComputation[Any, S, Any]
+    | StateComputationMulti[Any, S, Any]
+    | type[StateComputation[Any, S, Any] | StateComputationMulti[Any, S, Any]]
+)
+"""What may be given for a step on a state of the type `S`."""
+
+StateLike = Callable[[], S] | StateBuilder[S] | type[StateBuilder[S]]
+"""What may be given for a state of the type `S`: its class, a function that makes one, or a builder."""
+
+KeyLike = Partition | KeyExtractor | type[Partition | KeyExtractor]
+"""What may be given to pick the key of a message."""
+
+Choose = Callable[[Any], str | Collection[str] | None]
+"""Says to which sinks an output goes, by their names: see `to_sinks`."""

@@ -14,7 +14,7 @@ _UNITS = {
     "KiB": 1 << 10,
     "kB": 10**3,
 }
-# A letter alone is meant as Spark's own settings mean it.
+# A single letter has the meaning that it has in Spark's own settings.
 _BY_NAME = {name.lower(): size for name, size in _UNITS.items()} | {
     "": 1,
     "b": 1,
@@ -26,7 +26,7 @@ _BY_NAME = {name.lower(): size for name, size in _UNITS.items()} | {
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes that `text` stands for.
+    """Return the number of bytes that `text` stands for.
 
     >>> parse_size("64MiB"), parse_size("1GB"), parse_size("1.5 kib"), parse_size("1_000")
     (67108864, 1000000000, 1536, 1000)
@@ -42,7 +42,7 @@ def parse_size(text: str) -> int:
 
 
 def readable_size(size: int) -> str:
-    """Return a size in the unit that says it best.
+    """Return a size in the most readable unit.
 
     >>> readable_size(64 << 20), readable_size(10**9), readable_size(1_234_567), readable_size(999)
     ('64 MiB', '1 GB', '1.2 MiB', '999 bytes')

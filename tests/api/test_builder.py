@@ -123,6 +123,40 @@ def test_without_listed_keys_any_key_may_come(keys):
     assert application.pipelines[0].steps[0].state.keys is None
 
 
+@pytest.mark.parametrize("method", ["to_state_partition", "to_state_partition_u64"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        lambda: range(3),
+        lambda: (0, 1, 2),
+        lambda: {0, 1, 2},
+        lambda: dict.fromkeys([0, 1, 2]),
+        lambda: dict.fromkeys([0, 1, 2]).keys(),
+        lambda: (number for number in range(3)),
+        lambda: map(int, "012"),
+    ],
+)
+def test_keys_may_come_in_anything_that_gives_them(method, keys):
+    builder = getattr(started(), method)(count, Totals, "totals", first_letter, keys())
+    # Building again is no second look at a generator, which would be empty.
+    for _ in range(2):
+        assert builder.build().pipelines[0].steps[0].state.keys == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("abc", "got 'abc' (a str): write list('abc') where each letter is a key"),
+        (b"abc", "got b'abc' (a bytes): write a list"),
+        (5, "got 5 (an int): write a list"),
+        (iter("aba"), "the partition key 'a' is in partition_keys more than once"),
+    ],
+)
+def test_what_cannot_be_keys_is_a_mistake(keys, expected):
+    (mistake,) = mistakes_of(started().to_state_partition(count, Totals, "totals", first_letter, keys))
+    assert expected in mistake
+
+
 def test_all_spellings_of_the_arguments_work():
     partition = {"partition_function": first_letter, "partition_keys": [1]}
     pipelines = (

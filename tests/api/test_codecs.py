@@ -66,8 +66,11 @@ def test_headers_that_hold_no_length_are_refused(header_length, length_fmt, expe
     def decode(bs):
         return bs
 
+    decoder = wallaroo.decoder(header_length=header_length, length_fmt=length_fmt)(decode)
+    builder = wallaroo.ApplicationBuilder("app").new_pipeline("p", wallaroo.TCPSourceConfig("127.0.0.1", "0", decoder))
     with pytest.raises(wallaroo.WallarooParameterError) as refused:
-        wallaroo.decoder(header_length=header_length, length_fmt=length_fmt)(decode)
+        builder.build()
+    assert str(refused.value).startswith("The application 'app' has a mistake:\n  - pipeline 'p': ")
     assert expected in str(refused.value)
     assert "@wallaroo.decoder on decode" in str(refused.value)
-    assert 'write @wallaroo.decoder(header_length=4, length_fmt=">I")' in str(refused.value)
+    assert 'write @wallaroo.decoder(header_length=4, length_fmt=">I").' in str(refused.value)

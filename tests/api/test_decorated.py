@@ -1,4 +1,4 @@
-"""What decorated functions offer, and what is said about functions that cannot be decorated."""
+"""What decorated functions offer, and what is said, when an application is built, about those that cannot be used."""
 
 import functools
 import inspect
@@ -85,7 +85,7 @@ def test_every_part_has_a_name():
         (add, "compute"),
         (add_all, "compute_multi"),
         (parity, "partition"),
-        (sign, "partition"),
+        (sign, "extract_key"),
         (collected, "compute"),
         (all_collected, "compute_multi"),
         (encode, "encode"),
@@ -122,6 +122,34 @@ def test_callables_other_than_functions_fit():
     assert from_base_two.__name__ == "int"
 
 
+SOURCE = wallaroo.TCPSourceConfig("127.0.0.1", "0", wallaroo.decoder(bytes.decode))
+SINK = wallaroo.TCPSinkConfig("127.0.0.1", "7002", encode)
+
+
+def mistakes_of(builder):
+    with pytest.raises(wallaroo.WallarooParameterError) as refused:
+        builder.build()
+    return str(refused.value).split("\n  - ")[1:]
+
+
+def started(decoder=None):
+    source = SOURCE if decoder is None else wallaroo.TCPSourceConfig("127.0.0.1", "0", decoder)
+    return wallaroo.ApplicationBuilder("app").new_pipeline("words", source)
+
+
+def used(part):
+    """Return a builder that uses what a decorator gave, where such parts belong."""
+    if hasattr(part, "own_state") or (hasattr(part, "stateful") and not part.stateful):
+        return started().to(part)
+    if hasattr(part, "stateful"):
+        return started().to_stateful(part, dict, "state")
+    if hasattr(part, "header_length"):
+        return started(part)
+    if hasattr(part, "encode"):
+        return started().to_sink(wallaroo.TCPSinkConfig("127.0.0.1", "7002", part))
+    return started().to_state_partition(add, list, "state", part)
+
+
 NAMED = [
     wallaroo.computation,
     wallaroo.computation_multi,
@@ -131,25 +159,25 @@ NAMED = [
 
 
 @pytest.mark.parametrize("decorator", NAMED)
-def test_a_decorator_without_its_name_says_what_to_write(decorator):
+@pytest.mark.parametrize(
+    ("decorate", "got"),
+    [
+        (lambda decorator, function: decorator(function), ""),
+        (lambda decorator, function: decorator()(function), ""),
+        (lambda decorator, function: decorator("")(function), ""),
+        (lambda decorator, function: decorator(5)(function), "; got 5 (an int)"),
+        (lambda decorator, function: decorator(None)(function), "; got None"),
+    ],
+)
+def test_a_decorator_without_a_name_is_told_what_to_write(decorator, decorate, got):
     def count_words(data, state=None):
         return data, state
 
-    with pytest.raises(wallaroo.WallarooParameterError) as bare:
-        decorator(count_words)
-    assert f'write @wallaroo.{decorator.__name__}("count_words")' in str(bare.value)
-    with pytest.raises(wallaroo.WallarooParameterError) as empty:
-        decorator()(count_words)
-    assert f'count_words needs a name, as in @wallaroo.{decorator.__name__}("count_words").' in str(empty.value)
-
-
-@pytest.mark.parametrize("decorator", NAMED)
-def test_a_name_must_be_a_string(decorator):
-    def count_words(data, state=None):
-        return data, state
-
-    with pytest.raises(wallaroo.WallarooParameterError, match=r"count_words needs a name.*got 5 \(an int\)"):
-        decorator(5)(count_words)
+    part = decorate(decorator, count_words)
+    assert part(1, 2) == (1, 2)
+    name = f"@wallaroo.{decorator.__name__}"
+    (mistake,) = mistakes_of(used(part))
+    assert mistake.endswith(f'count_words): {name} on count_words needs a name: write {name}("count_words"){got}.')
 
 
 @pytest.mark.parametrize(
@@ -180,10 +208,9 @@ def test_a_name_must_be_a_string(decorator):
         (wallaroo.decoder(), lambda: 1, "as in <lambda>(bs)"),
     ],
 )
-def test_wrong_arity_is_refused_at_once(decorator, function, expected):
-    with pytest.raises(wallaroo.WallarooParameterError) as refused:
-        decorator(function)
-    assert expected in str(refused.value)
+def test_wrong_arity_is_a_mistake(decorator, function, expected):
+    (mistake,) = mistakes_of(used(decorator(function)))
+    assert expected in mistake
 
 
 @pytest.mark.parametrize(
@@ -198,17 +225,39 @@ def test_wrong_arity_is_refused_at_once(decorator, function, expected):
     ],
 )
 def test_only_callables_can_be_decorated(decorator):
-    with pytest.raises(wallaroo.WallarooParameterError, match=r"needs a function below it; got 7 \(an int\)"):
-        decorator(7)
+    (mistake,) = mistakes_of(used(decorator(7)))
+    assert mistake.endswith(" needs a function below it; got 7 (an int).")
 
 
 def test_a_class_with_methods_needs_no_decorator():
     class Split:
+        def __init__(self, separator, most):
+            self.arguments = separator, most
+
         def compute_multi(self, data):
             return data.split()
 
-    with pytest.raises(wallaroo.WallarooParameterError, match=r"Split is a class.*leave the decorator out"):
-        wallaroo.computation_multi("split")(Split)
+    (mistake,) = mistakes_of(used(wallaroo.computation_multi("split")(Split)))
+    assert "Split is a class. Either write a function Split(data), or leave the decorator out" in mistake
+
+
+def test_all_mistakes_of_decorated_functions_are_listed_at_once():
+    @wallaroo.decoder(8)
+    def decoded(bs, more):
+        return bs, more
+
+    @wallaroo.state_computation(name="", state=5)
+    def counted(data):
+        return data
+
+    sink = wallaroo.TCPSinkConfig("127.0.0.1", "7002", wallaroo.encoder(lambda: b""))
+    mistakes = mistakes_of(started(decoded).to(counted).to(wallaroo.computation(double)).to_sink(sink))
+    assert [mistake.partition(": ")[0] for mistake in mistakes] == [
+        *["pipeline 'words'"] * 2,
+        *["pipeline 'words', step 1 (to counted)"] * 3,
+        "pipeline 'words', step 2 (to double)",
+        "pipeline 'words', to_sink",
+    ]
 
 
 STATEFUL = [wallaroo.state_computation, wallaroo.state_computation_multi]
@@ -217,6 +266,10 @@ STATEFUL = [wallaroo.state_computation, wallaroo.state_computation_multi]
 class Sized:
     def __init__(self, size):
         self.size = size
+
+
+class Counts:
+    pass
 
 
 def test_only_a_state_that_was_given_is_brought():
@@ -235,20 +288,25 @@ def test_only_a_state_that_was_given_is_brought():
         (Sized, "the state Sized cannot be made without arguments (Sized(size))"),
     ],
 )
-def test_a_state_that_is_no_state_is_refused_at_once(decorator, state, expected):
-    with pytest.raises(wallaroo.WallarooParameterError) as refused:
-        decorator("count", state)(lambda data, state: data)
-    assert str(refused.value).startswith(f"@wallaroo.{decorator.__name__} on <lambda>: the state ")
-    assert expected in str(refused.value)
+def test_a_state_that_is_no_state_is_a_mistake(decorator, state, expected):
+    (mistake,) = mistakes_of(started().to(decorator("count", state)(lambda data, state: data)))
+    where = "pipeline 'words', step 1 (to <lambda>): "
+    assert mistake.startswith(f"{where}@wallaroo.{decorator.__name__} on <lambda>: the state ")
+    assert expected in mistake
 
 
 @pytest.mark.parametrize("decorator", STATEFUL)
-def test_the_name_comes_before_the_state(decorator):
+@pytest.mark.parametrize("arguments", [(Counts, "count"), (Counts,)])
+def test_the_name_comes_before_the_state(decorator, arguments):
+    part = decorator(*arguments)(lambda data, state: data)
     name = f"@wallaroo.{decorator.__name__}"
-    with pytest.raises(wallaroo.WallarooParameterError) as refused:
-        decorator(Sized, "count")
-    assert str(refused.value) == (
-        f'{name} takes the name first, and then the state: write {name}("what the step does", Sized).'
+    (mistake,) = mistakes_of(used(part))
+    assert mistake.endswith(
+        f': {name} takes the name first, and then the state: write {name}("what the step does", Counts).'
     )
-    with pytest.raises(wallaroo.WallarooParameterError, match="<lambda> needs a name"):
-        decorator(state=dict)(lambda data, state: data)
+
+
+@pytest.mark.parametrize("decorator", STATEFUL)
+def test_a_state_without_a_name(decorator):
+    (mistake,) = mistakes_of(used(decorator(state=dict)(lambda data, state: data)))
+    assert "<lambda> needs a name" in mistake

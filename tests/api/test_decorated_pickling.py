@@ -133,7 +133,7 @@ def test_configs_travel_whole(dumps):
         "max_received_count": 4,
     }  # fmt: skip
     sink = pickle.loads(dumps(wallaroo.TCPSinkConfig("h", "1", encode)))
-    assert vars(sink) == {"host": "h", "port": "1", "encoder": encode}
+    assert vars(sink) == {"host": "h", "port": "1", "encoder": encode, "name": None}
     generated = pickle.loads(dumps(wallaroo.GenSourceConfig("n", Numbers)))
     assert (generated.name, generated.generator) == ("n", Numbers)
     assert generated.decoder.decode(pickle.dumps(5)) == 5

@@ -292,7 +292,25 @@ def test_messages_keep_their_key_until_it_is_changed():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("extractor", [letter_as_key, by_letter, FirstLetter, FirstLetter()])
+class LetterOfPair:
+    """Has both methods; the newer one is for `key_by`, the older one for `to_state_partition`."""
+
+    def extract_key(self, letter):
+        return letter
+
+    def partition(self, letter):
+        return "p"
+
+
+class OwnLetter:
+    def extract_key(self, letter):
+        return letter
+
+
+@pytest.mark.parametrize(
+    "extractor",
+    [letter_as_key, by_letter, FirstLetter, FirstLetter(), OwnLetter, OwnLetter(), LetterOfPair, LetterOfPair()],
+)
 def test_keys_of_every_generation(extractor):
     assert testing.run(chained(letters_of, [extractor], count), ["ab", "a"]) == [("a", 1), ("b", 1), ("a", 2)]
 
@@ -380,3 +398,8 @@ def test_an_extractor_as_a_partition_and_a_partition_as_an_extractor():
     ab.to_state_partition(vote, Votes, "votes", letter_as_key, ["a", "b"]).to_sink(out_config())
     assert testing.run(ab.build(), ["ab", "a"]) == [("a", 1), ("b", 1), ("a", 2)]
     assert testing.run(chained(letters_of, [by_letter], count), ["ab", "a"]) == [("a", 1), ("b", 1), ("a", 2)]
+
+
+def test_the_older_method_is_taken_where_the_older_word_is_used():
+    memory = testing.InMemory(votes(vote, LetterOfPair)).send(["ab"])
+    assert set(memory.states("votes")) == {"p"}

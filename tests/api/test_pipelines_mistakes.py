@@ -132,7 +132,8 @@ OLD = (
             lambda: source().key_by("first letter"),
             (
                 "pipeline 'words', step 1 (key_by 'first letter'): the key extractor 'first letter' has no method "
-                "partition: write a function with @wallaroo.key_extractor above it, or a class with partition(data)."
+                "extract_key: write a function with @wallaroo.key_extractor above it, or a class with "
+                "extract_key(data)."
             ),
         ),
         (
@@ -252,34 +253,39 @@ def test_a_slip_in_merging_is_told_once_however_often_it_is_merged():
     assert "pipeline 'a', merge: the other pipeline must be one" in mistake
 
 
-WAYS_OUT = (
-    "a source has one line of steps. Put the steps one after the other (a computation_multi can give the results of "
-    "both ways), end in several sinks with to_sinks([one, another]), or give each way a source of its own, with "
-    "another name and another port, and send the messages to both."
-)
-
-
 @pytest.mark.parametrize(
-    ("branch", "parting"),
+    "branched",
     [
-        (
-            lambda words: words.to(upper).to_sink(sink(1)).merge(words.to(lower).to_sink(sink(2))),
-            "to upper and to lower",
-        ),
-        (lambda words: words.to(upper).merge(words.clone().to(lower)).to(count), "to upper and to lower"),
-        (lambda words: words.merge(words.to(lower)).to_sink(sink()), "to_sink TCPSinkConfig(...) and to lower"),
-        (lambda words: words.merge(words.collect()), "the end and collect"),
-        # Two steps, even of one computation: its state would see every message twice.
-        (
-            lambda words: words.to(count).to_sink(sink(1)).merge(words.to(count).to_sink(sink(2))),
-            "to count and to count",
-        ),
+        lambda words: words.to(count).to_sink(sink(1)).merge(words.to(count).to_sink(sink(2))),
+        lambda words: words.to(upper).to(count).merge(words.to(lower).key_by(first_letter).to(count)),
     ],
 )
-def test_a_source_has_one_way(branch, parting):
-    assert mistakes_of(branch(source())) == [
-        f"the messages of source 'words' would take two ways, which part at {parting}: {WAYS_OUT}"
-    ]
+def test_branches_that_use_the_same_state_are_merged_before_it(branched):
+    (mistake,) = mistakes_of(branched(source()))
+    assert mistake.startswith("pipeline 'words' visits the state 'count' in several branches. The messages of one ")
+    assert "Merge the branches before this step, as in one.merge(another).to(computation)" in mistake
+
+
+def test_branches_pass_states_in_one_order():
+    words = source()
+    *_, circle = mistakes_of(words.to(count).to(history).merge(words.to(history).to(count)))
+    assert circle.startswith("the pipelines visit shared states in different orders: pipeline 'words' goes from ")
+    (mistake,) = mistakes_of(words.to(count).merge(words.to(history)).to(count))
+    assert mistake.startswith("pipeline 'words' visits the state 'count' more than once")
+
+
+def test_no_branch_goes_on_behind_a_sink():
+    words = source()
+    (mistake,) = mistakes_of(words.merge(words.to_sink(sink(1))).to(upper))
+    assert mistake.startswith("pipeline 'words', step 1 (to upper): a step cannot come after the sink")
+
+
+def test_a_mistake_before_branches_is_told_once_and_those_in_each():
+    words = source().to(len)
+    (first, second, third) = mistakes_of(words.to(5).to_sink(sink(1)).merge(words.to_sink(None)))
+    assert first.startswith("pipeline 'words', step 1 (to len): len is a plain function")
+    assert second.startswith("pipeline 'words', step 2 (to 5): 5 is not a computation")
+    assert third.startswith("pipeline 'words', to_sink: a sink must be a sink config; got None")
 
 
 def merged_twice(pipeline, other):
@@ -328,7 +334,7 @@ def test_key_extractors_need_no_names_of_their_own():
             ("app", [source("a"), source("b")]),
             (
                 "build_application needs a pipeline, made with wallaroo.source(name, config); got a list of pipelines: "
-                "merge them, as in one.merge(another)."
+                "write them one after the other, without brackets."
             ),
         ),
         (
@@ -339,6 +345,11 @@ def test_key_extractors_need_no_names_of_their_own():
                 "build()."
             ),
         ),
+        (
+            ("app", source("a"), None, source("b")),
+            "build_application needs a pipeline, made with wallaroo.source(name, config); got None.",
+        ),
+        (("app", source("a"), source("a")), "2 pipelines are called 'a': give each pipeline a name of its own."),
         ((source("a"), "app"), 'write build_application("application name", pipeline), in this order.'),
         (("", source("a")), "the name of the application is empty: give it a name."),
         ((5, source("a")), "the name of the application must be a string; got 5 (an int)."),

@@ -80,6 +80,34 @@ def refusal(code, text):
     return code, f"Error: {text}\n"
 
 
+LOCKED = """
+import threading
+
+class Locked:
+    def __init__(self):
+        self.lock = threading.Lock()
+"""
+
+
+def test_a_state_that_cannot_be_saved(machida):
+    program = machida.folder / "counting.py"
+    program.write_text(APPLICATION.replace("count, dict,", "count, Locked,") + LOCKED)
+    code, said = machida.run()
+    assert (code, said) == refusal(
+        3,
+        "The application 'Counting' has a mistake:\n"
+        "  - the state 'counts' cannot be saved (cannot pickle '_thread.lock' object). Keep in it only what can be "
+        "pickled: no lambda (write a function of the module instead), no lock, no file, no connection.",
+    )
+    assert not machida.home.exists()
+    program.write_text(f"{program.read_text()}\nif __name__ == '__main__':\n    wallaroo.run(application_setup)\n")
+    command = [sys.executable, program, "--in", "127.0.0.1:0", "--out", "127.0.0.1:9", "--resilience-dir", machida.home]
+    done = subprocess.run(
+        command, env=machida.environment, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+    assert (done.returncode, done.stderr) == (code, said)
+
+
 BOOM = "def application_setup(args):\n    return {}['nothing']\n"
 
 

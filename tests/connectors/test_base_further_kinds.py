@@ -26,7 +26,7 @@ from wallaroo.ingress.config import IngressConfig, endpoint_of
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import LogReader
 from wallaroo.ingress.sequence import SequenceWriter, unpack_block
-from wallaroo.ingress.sequencer import FRAME, Line
+from wallaroo.ingress.sequencer import FRAME, ReaderChannel
 from wallaroo.ingress.server import IngressServer
 from wallaroo.topology.drawing import draw
 
@@ -258,7 +258,7 @@ class Shore:
             try:
                 await server.start()
                 if readers:
-                    server.sequencer.join("a life", 0, readers, start, Line(self._take, lambda: None))
+                    server.sequencer.join("a life", 0, readers, start, ReaderChannel(self._take, lambda: None))
                 await test(server)
             finally:
                 server.close()

@@ -4,6 +4,7 @@ import pytest
 
 from wallaroo.engine.plan import SinkRoute, StepRoute
 from wallaroo.engine.transport.chunks import BLOCK, DEAD_LETTERS, PRINTED
+from wallaroo.topology.model import Pipeline, StateComputation
 
 
 def same(data):
@@ -40,18 +41,27 @@ def test_routes_are_numbered_in_the_order_of_the_application(plan):
     assert told == [(number, place[0], place[1:]) for number, place in enumerate(places)]
 
 
-def test_the_next_state_of_a_pipeline_is_found_from_any_step(plan):
-    p, q, r, s = plan.application.pipelines
+def test_the_route_to_a_state_step_is_found_by_its_index(plan):
+    for pipeline in plan.application.pipelines:
+        indexes = [index for index, step in enumerate(pipeline.steps) if isinstance(step, StateComputation)]
+        routes = [plan.to_step(pipeline, index) for index in indexes]
+        assert [route.pipeline for route in routes] == [pipeline] * len(routes)
+        assert [route.index for route in routes] == indexes
+        assert [route.step for route in routes] == [pipeline.steps[index] for index in indexes]
 
-    def states(pipeline):
-        routes = [plan.after(pipeline, index) for index in range(len(pipeline.steps) + 1)]
-        return [route and route.step.state.name for route in routes]
 
-    assert states(p) == ["a", "a", "b", "b", "c", None]
-    assert states(q) == ["a", "c", "c", None, None]
-    assert states(r) == [None, None]
-    assert states(s) == ["single", None]
-    assert plan.after(q, 0).pipeline is q
+def test_the_first_state_of_each_pipeline_is_known(plan):
+    first = [plan.is_first(route) for route in plan.routes if isinstance(route, StepRoute)]
+    assert first == [True, False, False, True, False, True]
+
+
+def test_where_steps_branch_there_may_be_several_first_states(make):
+    states = [make.state_step(keep, state=name) for name in "abc"]
+    # The decoder leads to all of them, and a to c: where messages for c come from is known only by their block.
+    ways = ((0, 1, 2), (2,), (), ())
+    plan = make.plan(Pipeline("p", make.pipeline("p").source, tuple(states), (), ways))
+    assert [plan.is_first(route) for route in plan.routes] == [True, True, False]
+    assert plan.layout.levels == (("a", "b"), ("c",))
 
 
 def test_each_pipeline_has_its_own_sinks(plan):

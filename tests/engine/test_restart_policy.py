@@ -69,7 +69,7 @@ def test_what_fails_on_a_full_disk_need_not_say_why(run, notices, monkeypatch):
     monkeypatch.setattr(restart_policy, "ENOUGH_ROOM", 1 << 60)
     monkeypatch.setattr(restart_policy, "_TRY_ANYWAY_SECONDS", 0.0)
     failure = Failure(Kind.FINAL, "Mkdirs failed to create file:/checkpoint")
-    assert run.passes(failure)
+    assert run.is_transient(failure)
     assert all(run.wait(failure, done=0) for _ in range(4))
     assert "is full" in notices[0]
     # But a disk that is always nearly full is not blamed for ever.
@@ -118,7 +118,7 @@ def test_a_full_disk_is_waited_for_as_often_as_it_takes_and_uses_up_no_tries(run
 
 
 def test_what_spark_lost_for_want_of_room_is_waited_for_though_it_does_not_say_so(run, notices, tmp_path, monkeypatch):
-    monkeypatch.setattr(restart_policy, "takes_nothing", lambda folder: folder == tmp_path)
+    monkeypatch.setattr(restart_policy, "is_full", lambda folder: folder == tmp_path)
     assert all(run.wait(LOST[0], done=0) for _ in range(20))
     assert notices == [
         f"A disk is full: {LOST[0].text}. The application waits for room there; nothing is lost.",
@@ -131,7 +131,7 @@ def test_what_spark_lost_for_want_of_room_is_waited_for_though_it_does_not_say_s
 
 
 def test_other_failures_end_the_run(run, notices):
-    assert not run.passes(FINAL)
+    assert not run.is_transient(FINAL)
     with pytest.raises(WallarooError, match="The application cannot go on: Pipeline 'p' failed"):
         run.wait(FINAL, done=0)
     assert notices == []

@@ -86,7 +86,7 @@ class Life:
 
 def test_a_stop_leaves_its_work_to_the_next_run_where_the_ingress_does_not_answer(parts, tmp_path):
     notices = []
-    nobody = IngressClient(str(tmp_path / "nobody"), TOKEN, patience=0.1)
+    nobody = IngressClient(str(tmp_path / "nobody"), TOKEN, timeout=0.1)
     running = Running(None, (parts.commits, nobody, parts.egress, None, None), None, notices.append)
     running.finish(Stop())
     running.raise_failure()
@@ -95,7 +95,7 @@ def test_a_stop_leaves_its_work_to_the_next_run_where_the_ingress_does_not_answe
 
 
 def test_a_stop_ends_the_epoch_of_the_next_life_where_the_last_one_was_told(ingress, parts, monkeypatch):
-    monkeypatch.setattr(run, "_ASK_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(run, "_RETRY_SECONDS", 0.05)
     spark = SimpleNamespace(is_active=lambda: True)
     running = Running(None, (parts.commits, ingress.client, parts.egress, None, spark), None, print)
     with closing(Life(ingress, parts, "old")) as old:

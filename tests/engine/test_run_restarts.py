@@ -34,7 +34,7 @@ from wallaroo.ingress import sequencer as sequencer_module
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.writer import LogWriter
 from wallaroo.ingress.sequence import SequenceWriter
-from wallaroo.ingress.sequencer import FRAME, Line, Sequencer
+from wallaroo.ingress.sequencer import FRAME, ReaderChannel, Sequencer
 from wallaroo.topology.model import REPLAYS
 
 MESSAGES = 250
@@ -154,7 +154,7 @@ class Life:
         levels = range(FIRST, run.levels)
         self.all = {(level, at): Task(self, level, at) for level in levels for at in range(self.tasks)}
         self._slow = run.chance.choice([None, *self.all.values()])
-        self._lines = [Line(self.all[FIRST, at].inbox.append, lambda: None) for at in range(self.tasks)]
+        self._lines = [ReaderChannel(self.all[FIRST, at].inbox.append, lambda: None) for at in range(self.tasks)]
         for at, line in enumerate(self._lines):
             run.sequencer.join(self.name, at, self.tasks, self.start, line)
 
@@ -298,14 +298,14 @@ def _unexpected(error):
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch):
     """Have borders of all kinds come up often."""
-    limits = {"BLOCK_BYTES": 50, "WINDOW_BYTES": 250, "_MOST_RANGES": 4, "_MOST_WAITING_BYTES": 150}
+    limits = {"BLOCK_BYTES": 50, "WINDOW_BYTES": 250, "_MAX_RANGES": 4, "_MAX_WAITING_BYTES": 150}
     for name, limit in limits.items():
         monkeypatch.setattr(sequencer_module, name, limit)
     monkeypatch.setattr(sequencer_module, "INTERVAL_SECONDS", 0.0)
     monkeypatch.setattr(sequence_module, "SEGMENT_BYTES", 300)
     monkeypatch.setattr(worker_module, "_KEPT_AT_MOST", 300)
     monkeypatch.setattr(tasks_module, "_MUCH_STATE_BYTES", 500)
-    monkeypatch.setattr(egress_module, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(egress_module, "_POLL_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("levels", [0, 1, 2])

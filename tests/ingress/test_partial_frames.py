@@ -85,7 +85,7 @@ def test_large_messages_at_once_are_taken_one_after_the_other_and_none_is_lost(t
             for _, writer, rest in halves:
                 writer.write(rest)
             await watched.accepted(30)
-            assert watched.most <= LIMIT + SIZE + 30 * (partial_frames.SMALL_BYTES + partial_frames._LEAST_READ_BYTES)
+            assert watched.most <= LIMIT + SIZE + 30 * (partial_frames.SMALL_BYTES + partial_frames._MIN_READ_BYTES)
             assert sorted(watched.messages()) == [bytes([sender]) * SIZE for sender in range(30)]
             assert watched.kept == 0
             for sender, (_, writer, _) in enumerate(halves):
@@ -114,7 +114,7 @@ def test_one_that_gets_stuck_gives_way_and_small_messages_never_wait(tmp_path, m
             assert not [text for text in watched.told if "was closed" in text]
 
             # A large one has to wait for its turn, and gets it when one that does not move has been given up.
-            monkeypatch.setattr(partial_frames, "_PATIENCE_SECONDS", 0.3)
+            monkeypatch.setattr(partial_frames, "_TIMEOUT_SECONDS", 0.3)
             monkeypatch.setattr(partial_frames, "_PROGRESS_BYTES", 1)
             watched.server._unfinished._look_at_progress()
             _, large, rest = await watched.begin(9)

@@ -14,7 +14,7 @@ from wallaroo.ingress.sequence import (
     SequenceWriter,
     segment_firsts,
     skip_damaged_blocks,
-    take_back,
+    truncate_at,
     unpack_block,
 )
 
@@ -164,7 +164,7 @@ def test_blocks_that_nobody_has_seen_can_be_taken_back(
 ) -> None:
     monkeypatch.setattr(sequence, "SEGMENT_BYTES", 200)
     _filled(tmp_path, 40).close()
-    take_back(tmp_path, number)
+    truncate_at(tmp_path, number)
     again = SequenceWriter(tmp_path, ["words", "orders"])
     assert (again.end, again.dropped, _numbers(again, 0)) == (number, [], list(range(number)))
     assert again.ends == {each.source: each.end for block in again.read_from(0) for each in block.ranges}

@@ -22,7 +22,7 @@ from wallaroo.ingress.sequencer import (
     FRAME,
     SMALL_BLOCKS_AT_ONCE,
     WINDOW_BYTES,
-    Line,
+    ReaderChannel,
     Sequencer,
 )
 
@@ -34,7 +34,7 @@ class Reader:
         self.blocks: list[SequencedBlock] = []
         self.end: int | None = None
         self.closed = False
-        self.line = Line(self._take, self._close)
+        self.line = ReaderChannel(self._take, self._close)
 
     def _take(self, frame: bytes) -> None:
         number, length, size = FRAME.unpack_from(frame)

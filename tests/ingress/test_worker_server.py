@@ -14,7 +14,7 @@ from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.sequence import unpack_block
 from wallaroo.ingress.sequencer import FRAME
 from wallaroo.ingress.worker_client import RemoteMessages
-from wallaroo.ingress.worker_server import LONGEST_LINE
+from wallaroo.ingress.worker_server import MAX_LINE_BYTES
 
 from .conftest import TOKEN, is_closed
 
@@ -135,7 +135,7 @@ def test_where_nobody_answers_an_error_says_so():
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
     with pytest.raises(ConnectionError, match=f"does not answer at {address}"):
-        everything(RemoteMessages(address, TOKEN, patience=0.2).read("numbers", 0, 1))
+        everything(RemoteMessages(address, TOKEN, timeout=0.2).read("numbers", 0, 1))
 
 
 def test_blocks_are_handed_out(ingress, dial):
@@ -174,14 +174,14 @@ def test_a_line_without_end_is_not_read_on(dial):
     stranger = dial()
     with contextlib.suppress(ConnectionError):
         for _ in range(100):
-            stranger.sendall(b" " * LONGEST_LINE)
+            stranger.sendall(b" " * MAX_LINE_BYTES)
     assert is_closed(stranger)
 
 
 def test_many_who_say_nothing_keep_nobody_out(ingress, messages, dial):
     ingress.send([b"x"])
     ingress.wait_for_end(1)
-    silent = [dial() for _ in range(channels.MOST_STRANGERS + 10)]
+    silent = [dial() for _ in range(channels.MAX_UNAUTHENTICATED + 10)]
     assert is_closed(silent[0])
     assert everything(messages.read("numbers", 0, 1)) == [b"x"]
 

@@ -74,7 +74,7 @@ def busy_workers(run):
     parents = {}
     for process in family(run):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if command_of(process)[-2:] == ["pyspark.daemon", "pyspark.worker"]:
+            if command_of(process)[-2:] == ["wallaroo.engine.spark.worker_daemon", "pyspark.worker"]:
                 parents[process] = process.ppid()
     daemons = {process.pid for process in parents}
     return [process for process, parent in parents.items() if parent in daemons]

@@ -92,6 +92,20 @@ class TestRun:
         outputs = testing.run(two_pipelines(), {"one": ["a"], "two": ["a", "b"]}, encoded=True)
         assert outputs == {"one[0]": [b"a => 1\n"], "one[1]": [b"a"], "two": [b"a => 2\n", b"b => 1\n"]}
 
+    def test_all_sinks_by_name_also_if_there_is_only_one(self):
+        assert testing.run_all(word_count, ["why"]) == {"words": [("why", 1)]}
+        assert testing.run_all(word_count, ["why"], encoded=True) == {"words": [b"why => 1\n"]}
+        by_name = {"one": ["a"], "two": ["a"]}
+        assert testing.run_all(two_pipelines(), by_name) == testing.run(two_pipelines(), by_name)
+
+    @pytest.mark.parametrize("made", ["why", b"why", bytearray(b"why"), memoryview(b"why")])
+    def test_what_is_encoded_is_bytes(self, made):
+        ab = wallaroo.ApplicationBuilder("Encoded")
+        ab.new_pipeline("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
+        ab.to_sink(wallaroo.TCPSinkConfig("127.0.0.1", "7002", wallaroo.encoder(lambda _: made)))
+        (encoded,) = testing.run(ab.build(), ["x"], encoded=True)
+        assert (type(encoded), encoded) == (bytes, b"why")
+
     def test_two_runs_know_nothing_of_each_other(self):
         assert testing.run(word_count, ["why"]) == testing.run(word_count, ["why"])
 
@@ -104,6 +118,56 @@ class TestRun:
 
         testing.run(setup, [], args=["--in", "127.0.0.1:1", "--more"])
         assert seen == ["--in", "127.0.0.1:1", "--more"]
+
+
+class TestAddresses:
+    """An `application_setup` is given as many addresses as it asks for."""
+
+    @staticmethod
+    def application(inputs, outputs):
+        ab = wallaroo.ApplicationBuilder("Addresses")
+        for name, (host, port) in zip("abcdef", inputs, strict=False):
+            ab.new_pipeline(name, wallaroo.TCPSourceConfig(host, port, decode))
+            ab.to_sinks([wallaroo.TCPSinkConfig(*address, encode_word) for address in outputs])
+        return ab.build()
+
+    @pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (1, 3), (4, 1), (6, 6)])
+    def test_programs_that_unpack_exactly_theirs(self, inputs, outputs):
+        def setup(args):
+            sources, sinks = wallaroo.tcp_parse_input_addrs(args), wallaroo.tcp_parse_output_addrs(args)
+            if (len(sources), len(sinks)) != (inputs, outputs):
+                raise ValueError("not enough values to unpack, or too many")
+            return self.application(sources, sinks)
+
+        assert len(testing.InMemory(setup).sinks) == inputs * outputs
+        assert testing.run_all(setup, {"a": [("why", 1)]})["a" if outputs == 1 else "a[0]"] == [("why", 1)]
+
+    def test_programs_that_look_at_the_last_of_theirs(self):
+        def setup(args):
+            return self.application(
+                wallaroo.tcp_parse_input_addrs(args)[:1], [wallaroo.tcp_parse_output_addrs(args)[4]]
+            )
+
+        assert testing.InMemory(setup).sinks == ["a"]
+
+    def test_another_error_is_the_one_that_is_raised(self):
+        def setup(args):
+            _one, _other = wallaroo.tcp_parse_input_addrs(args)
+            return int("seven")
+
+        with pytest.raises(ValueError, match="invalid literal for int"):
+            testing.run(setup, [])
+
+    def test_what_has_nothing_to_do_with_addresses_is_tried_once(self):
+        calls = []
+
+        def setup(args):
+            calls.append(args)
+            raise KeyError("model")
+
+        with pytest.raises(KeyError, match="model"):
+            testing.run(setup, [])
+        assert len(calls) == 1
 
 
 class TestInMemory:
@@ -196,6 +260,21 @@ class TestErrors:
             raised.value
         )
         assert isinstance(raised.value.__cause__, ValueError)
+
+    def test_a_forgotten_save_state(self):
+        @wallaroo.state_computation("pair")
+        def pair(word, state):
+            return word, len(word)
+
+        ab = wallaroo.ApplicationBuilder("Forgotten")
+        ab.new_pipeline("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode)).to_stateful(pair, dict, "s")
+        with pytest.raises(testing.StepError) as raised:
+            testing.run(ab.build(), ["why"])
+        assert str(raised.value) == (
+            "Pipeline 'words', step 'pair' failed for the message 'why': ReturnShapeError: expected True or False for "
+            "save_state, got a int: 3. Write `return output, True` to have the state saved, `return output, False` if "
+            "not, and `return (a, b), True` for a pair"
+        )
 
     def test_a_failing_decoder(self):
         with pytest.raises(testing.StepError, match="step 'decoder' failed"):

@@ -1,10 +1,12 @@
-"""One line for each source, whatever was merged with whatever."""
+"""One graph for each source, whatever was merged with whatever."""
+
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wallaroo.introspection import MISSING
-from wallaroo.topology.branches import Declaration, Line, one_line_for_each_source
+from wallaroo.topology.branches import Declaration, Line, graphs_of
 
 
 def line(name="a", *methods):
@@ -28,28 +30,64 @@ def test_a_line_grows_without_changing():
     assert longer.source is short.source
 
 
+def declared(*names):
+    return [Declaration("to", (name,)) for name in names]
+
+
+def path(source, *declarations):
+    return Line(source, tuple(declarations))
+
+
 @settings(deadline=None)
 @given(st.lists(st.sampled_from("abcdef"), unique=True))
-def test_lines_of_different_sources_are_kept_in_order(names):
+def test_each_source_has_its_graph_in_the_order_of_the_lines(names):
     lines = [line(name, "to", "to_sink") for name in names]
-    assert one_line_for_each_source(lines) == (lines, [])
+    graphs, mistakes = graphs_of(lines)
+    assert mistakes == []
+    assert [graph.source for graph in graphs] == [each.source for each in lines]
+    assert [tuple(graph.declarations) for graph in graphs] == [each.declarations for each in lines]
+
+
+def test_what_lines_have_in_common_is_there_once_and_branches_are_in_the_order_of_the_lines():
+    source, a, b, c, d, e = declared(*"sabcde")
+    (graph,), mistakes = graphs_of([path(source, a, b), path(source, c), path(source, a, d, e), path(source, a)])
+    assert mistakes == []
+    assert graph.declarations == [a, b, c, d, e]
+    assert graph.after == {source: [a, c], a: [b, d], b: [], c: [], d: [e], e: []}
+    assert (graph.before(d), graph.before(c)) == ([a], [source])
+
+
+def test_what_follows_a_merge_comes_behind_all_that_lead_to_it():
+    source, a, b, merged, end = declared("s", "a", "b", "merged", "end")
+    (graph,), mistakes = graphs_of([path(source, a, merged, end), path(source, a, b, merged, end)])
+    assert mistakes == []
+    assert graph.declarations == [a, b, merged, end]
+    assert graph.after[a] == [merged, b]
+    assert graph.before(merged) == [a, b]
+
+
+def test_a_line_that_is_there_twice_is_a_mistake():
+    source, a, b = declared(*"sab")
+    graphs, mistakes = graphs_of([path(source, a), path(source, a, b), path(source, a)])
+    assert [graph.declarations for graph in graphs] == [[a, b]]
+    assert mistakes == [
+        "the pipeline of source 's' is merged with itself: its messages would come twice. Merge it once"
+    ]
 
 
 @settings(deadline=None)
-@given(st.integers(0, 5), st.booleans())
-def test_sinks_behind_the_same_steps_are_joined_in_order(number, without_sink):
-    steps = line("a", "to", "key_by")
-    sinks = [Declaration("to_sink", (n,)) for n in range(number)]
-    lines = [steps] * (without_sink or not sinks) + [steps.then(sink) for sink in sinks]
-    (found,), mistakes = one_line_for_each_source(lines)
+@given(st.data())
+def test_any_lines_make_a_graph_with_each_way_in_it(data):
+    source, *all_of_them = declared(*range(9))
+    # In one order, as each declaration is made after those that it follows.
+    some = st.lists(st.sampled_from(range(8)), unique=True).map(sorted)
+    chosen = data.draw(st.lists(some, min_size=1, max_size=6, unique_by=tuple))
+    lines = [path(source, *(all_of_them[index] for index in each)) for each in chosen]
+    (graph,), mistakes = graphs_of(lines)
     assert mistakes == []
-    assert (*found.declarations, *found.more_sinks) == (*steps.declarations, *sinks)
-
-
-def test_other_ways_are_mistakes_and_the_first_is_kept():
-    steps = line("a", "to")
-    first, other = steps.then(Declaration("to_sink", (1,))), steps.then(Declaration("to", (2,)))
-    kept, (itself, parted) = one_line_for_each_source([first, first, other])
-    assert kept == [first]
-    assert itself.startswith("the pipeline of source 'a' is merged with itself")
-    assert "would take two ways, which part at to_sink 1 and to 2" in parted
+    places = {each: index for index, each in enumerate(graph.declarations)}
+    assert len(places) == len(graph.declarations) == len({index for each in chosen for index in each})
+    for each in lines:
+        way = [source, *each.declarations]
+        assert all(there in graph.after[here] for here, there in pairwise(way))
+        assert [places[declaration] for declaration in way[1:]] == sorted(places[each] for each in way[1:])

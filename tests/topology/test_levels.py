@@ -20,6 +20,15 @@ def pipeline(name, *states):
     return Pipeline(name, None, tuple(steps), ())
 
 
+def branched(name, states, *ways):
+    """Return a pipeline with these states, and where messages go from the source and from each of them."""
+    steps = [
+        StateComputation("at " + state, None, False, State(state, dict, partitioned=False, keys=None), None)
+        for state in states
+    ]
+    return Pipeline(name, None, tuple(steps), (), ways)
+
+
 def names(levels):
     return [[state.name for state in level] for level in levels]
 
@@ -43,6 +52,38 @@ def test_levels_are_the_longest_ways(ways, expected):
     pipelines = [pipeline(f"p{number}", *way) for number, way in enumerate(ways)]
     assert list(order_mistakes(pipelines)) == []
     assert names(state_levels(pipelines)) == expected
+
+
+@pytest.mark.parametrize(
+    ("states", "ways", "expected"),
+    [
+        ("ab", ((0, 1), (), ()), [["a", "b"]]),
+        ("abc", ((0,), (1, 2), (), ()), [["a"], ["b", "c"]]),
+        # A way round, merged again.
+        ("abc", ((0, 2), (1,), (2,), ()), [["a"], ["b"], ["c"]]),
+        ("abcd", ((0, 1), (2,), (2, 3), (3,), ()), [["a", "b"], ["c"], ["d"]]),
+    ],
+)
+def test_levels_are_the_longest_ways_over_all_branches(states, ways, expected):
+    assert list(order_mistakes([branched("p", states, *ways)])) == []
+    assert names(state_levels([branched("p", states, *ways)])) == expected
+
+
+def test_a_circle_over_branches_of_different_pipelines_is_explained():
+    one = branched("p", "abx", (0, 1), (2,), (), ())
+    other = branched("q", "xya", (0, 1), (), (2,), ())
+    third = branched("r", "xa", (0,), (1,), ())
+    assert list(order_mistakes([one, other])) == []
+    (mistake,) = order_mistakes([one, other, third])
+    assert "pipeline 'p' goes from 'a' to 'x'" in mistake
+    assert "pipeline 'r' goes from 'x' to 'a'" in mistake
+
+
+def test_a_state_in_several_branches_is_a_mistake_of_its_own():
+    (mistake,) = order_mistakes([branched("p", "aba", (0, 1), (), (2,), ())])
+    assert mistake.startswith("pipeline 'p' visits the state 'a' in several branches. ")
+    (mistake,) = order_mistakes([branched("p", "aba", (0,), (1,), (2,), ())])
+    assert mistake.startswith("pipeline 'p' visits the state 'a' more than once. ")
 
 
 def test_a_state_is_represented_by_the_one_that_is_met_first():

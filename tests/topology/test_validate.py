@@ -175,9 +175,15 @@ class ParityOfBase(ByParity):
         self.base = base
 
 
-@pytest.mark.parametrize("partition", [parity, ByParity(), ByParity])
-def test_good_partitions(partition):
-    assert list(validate.partition_mistakes(partition)) == []
+class ParityAsKey:
+    def extract_key(self, data):
+        return data % 2
+
+
+@pytest.mark.parametrize("kind", ["partition", "key_extractor"])
+@pytest.mark.parametrize("partition", [parity, ByParity(), ByParity, ParityAsKey(), ParityAsKey])
+def test_good_partitions(partition, kind):
+    assert list(validate.partition_mistakes(partition, kind)) == []
 
 
 @pytest.mark.parametrize(
@@ -195,6 +201,25 @@ def test_partitions_with_mistakes(partition, expected):
     assert expected in mistake
 
 
+class TwoArguments:
+    def extract_key(self, data, more):
+        return data
+
+
+@pytest.mark.parametrize(
+    ("extractor", "expected"),
+    [
+        (plain, "the key extractor plain is a plain function: write @wallaroo.key_extractor above it"),
+        (Single(), "has no method extract_key: write a function with @wallaroo.key_extractor above it, or a class wi"),
+        ("text", "the key extractor 'text' has no method extract_key"),
+        (TwoArguments(), "extract_key of TwoArguments(...) must allow 1 argument, as in extract_key(data); it is writ"),
+    ],
+)
+def test_key_extractors_with_mistakes(extractor, expected):
+    (mistake,) = validate.partition_mistakes(extractor, "key_extractor")
+    assert expected in mistake
+
+
 @pytest.mark.parametrize("keys", [None, [], ["a", ("b", 1), None, 2.5]])
 def test_good_keys(keys):
     assert list(validate.key_mistakes(keys, u64=False)) == []
@@ -207,8 +232,12 @@ def test_good_u64_keys():
 @pytest.mark.parametrize(
     ("keys", "u64", "expected"),
     [
-        ("abc", False, ["partition_keys must be a list of keys; got 'abc' (a str)"]),
-        (range(3), True, ["partition_keys must be a list of keys; got range(0, 3) (a range)"]),
+        (
+            "abc",
+            False,
+            ["partition_keys must be a list of keys; got 'abc' (a str): write list('abc') where each letter"],
+        ),
+        (3, True, ["partition_keys must be a list of keys; got 3 (an int): write a list, or leave it out for any key"]),
         (["a", ["b"], "c"], False, ["the partition key ['b'] cannot be hashed"]),
         ([("a", [])], False, ["the partition key ('a', []) cannot be hashed"]),
         (["a", "b", "a"], False, ["the partition key 'a' is in partition_keys more than once"]),

@@ -19,13 +19,13 @@ def tcp_parse_input_addrs(args: Sequence[str]) -> list[tuple[str, ...]]:
     An address with a name in front, as in `name@host:port`, gives the name as well.
 
     Args:
-        args: The arguments of `application_setup`.
+        args: The command line, as `application_setup` gets it.
 
     Returns:
-        For each address its host and its port, with the name in front where there is one.
+        A tuple of strings for each address: host and port, or name, host and port.
 
     Raises:
-        WallarooParameterError: The option is missing, or has an address that cannot be used.
+        WallarooParameterError: `--in` is missing, or one of its addresses cannot be used.
 
     >>> tcp_parse_input_addrs(["--name", "w1", "--in", "127.0.0.1:7010,127.0.0.1:7011"])
     [('127.0.0.1', '7010'), ('127.0.0.1', '7011')]
@@ -40,13 +40,13 @@ def tcp_parse_output_addrs(args: Sequence[str]) -> list[tuple[str, str]]:
     """Return the addresses of `--out` (or `-o`) as pairs of strings; all other arguments are left alone.
 
     Args:
-        args: The arguments of `application_setup`.
+        args: The command line, as `application_setup` gets it.
 
     Returns:
-        For each address its host and its port.
+        The host and the port of each address.
 
     Raises:
-        WallarooParameterError: The option is missing, or has an address that cannot be used.
+        WallarooParameterError: `--out` is missing, or one of its addresses cannot be used.
 
     >>> tcp_parse_output_addrs(["--out=[::1]:7002"])
     [('::1', '7002')]

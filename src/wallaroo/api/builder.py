@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from wallaroo.introspection import MISSING, label
+from wallaroo.introspection import MISSING, fills_missing, label
 from wallaroo.topology.assemble import assemble
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+    from typing import Self
+
+    from wallaroo.protocols import (
+        Choose,
+        ComputationLike,
+        KeyLike,
+        OwnStateComputation,
+        SinkConfig,
+        SourceConfig,
+        StateComputationLike,
+        StateLike,
+    )
     from wallaroo.topology.model import Application
+
+S = TypeVar("S")
 
 
 class ApplicationBuilder:
@@ -22,7 +38,7 @@ class ApplicationBuilder:
     class of such objects. A class is made into an object by `build`, to learn its name, and where it runs.
 
     Args:
-        name: The name of the application; its state is kept under it.
+        name: The name of the application.
 
     >>> import wallaroo
     >>> @wallaroo.decoder
@@ -46,7 +62,8 @@ class ApplicationBuilder:
         self._declarations: list[tuple[Any, ...]] = []
         self._slips: list[str] = []
 
-    def new_pipeline(self, name: Any = MISSING, source_config: Any = MISSING) -> ApplicationBuilder:
+    @fills_missing
+    def new_pipeline(self, name: str, source_config: SourceConfig) -> Self:
         """Start a pipeline.
 
         Args:
@@ -54,41 +71,59 @@ class ApplicationBuilder:
             source_config: Where its messages come from, such as a `wallaroo.TCPSourceConfig`.
 
         Returns:
-            This builder, for the next call.
+            The builder.
         """
         return self._declare("new_pipeline", name, source_config)
 
-    def done(self) -> ApplicationBuilder:
+    def done(self) -> Self:
         """Close the current pipeline. A new pipeline closes the one before it, too.
 
         Returns:
-            This builder, for the next call.
+            The builder.
         """
         return self._declare("done")
 
-    def to(self, computation: Any = MISSING) -> ApplicationBuilder:
-        """Add a computation without state.
+    @fills_missing
+    def to(self, computation: ComputationLike | OwnStateComputation) -> Self:
+        """Add a computation without state, or one that brings its state.
+
+        Args:
+            computation: Made with `@wallaroo.computation` or `@wallaroo.computation_multi`, or an object or a
+                class with the same methods; or made with `@wallaroo.state_computation(name, state)`.
+
+        Returns:
+            The builder.
+        """
+        return self._declare("to", computation)
+
+    @fills_missing
+    def to_parallel(self, computation: ComputationLike) -> Self:
+        """Add a computation without state that may run on all workers at once.
 
         Args:
             computation: Made with `@wallaroo.computation` or `@wallaroo.computation_multi`, or an object or a
                 class with the same methods.
 
         Returns:
-            This builder, for the next call.
-        """
-        return self._declare("to", computation)
-
-    def to_parallel(self, computation: Any = MISSING) -> ApplicationBuilder:
-        """Add a computation without state that may run on all workers at once.
-
-        Args:
-            computation: As for `to`.
-
-        Returns:
-            This builder, for the next call.
+            The builder.
         """
         return self._declare("to_parallel", computation)
 
+    @overload
+    def to_stateful(
+        self,
+        computation: StateComputationLike[S],
+        state_class: StateLike[S],
+        state_name: str,
+    ) -> Self: ...
+    @overload
+    def to_stateful(
+        self,
+        computation: StateComputationLike[S],
+        *,
+        state_builder: StateLike[S],
+        state_name: str,
+    ) -> Self: ...
     def to_stateful(
         self,
         computation: Any = MISSING,
@@ -96,7 +131,7 @@ class ApplicationBuilder:
         state_name: Any = MISSING,
         *,
         state_builder: Any = MISSING,
-    ) -> ApplicationBuilder:
+    ) -> Self:
         """Add a state computation on a state that is one object.
 
         Args:
@@ -107,22 +142,54 @@ class ApplicationBuilder:
             state_builder: Another name for `state_class`.
 
         Returns:
-            This builder, for the next call.
+            The builder.
+
+        >>> import wallaroo
+        >>> from wallaroo import testing
+        >>> @wallaroo.state_computation("number")
+        ... def number(line, seen):
+        ...     seen.append(line)
+        ...     return f"{len(seen)} {line}", True
+        >>> source = wallaroo.TCPSourceConfig("127.0.0.1", "7010", wallaroo.decoder(bytes.decode))
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", "7002", wallaroo.encoder(str.encode))
+        >>> builder = ApplicationBuilder("Numbered lines").new_pipeline("lines", source)
+        >>> application = builder.to_stateful(number, list, "lines so far").to_sink(sink).build()
+        >>> testing.run(application, ["why", "hello"])
+        ['1 why', '2 hello']
         """
         state = self._one_of(computation, state_class=state_class, state_builder=state_builder)
         return self._declare("to_stateful", computation, state, state_name)
 
+    @overload
+    def to_state_partition(
+        self,
+        computation: StateComputationLike[S],
+        state: StateLike[S],
+        state_partition_name: str,
+        partition_function: KeyLike,
+        partition_keys: Iterable[Hashable] | None = None,
+    ) -> Self: ...
+    @overload
+    def to_state_partition(
+        self,
+        computation: StateComputationLike[S],
+        *,
+        state_builder: StateLike[S],
+        state_name: str,
+        partition_function: KeyLike,
+        partition_keys: Iterable[Hashable] | None = None,
+    ) -> Self: ...
     def to_state_partition(  # noqa: PLR0913 - the arguments that Wallaroo programs give
         self,
         computation: Any = MISSING,
         state: Any = MISSING,
         state_partition_name: Any = MISSING,
         partition_function: Any = MISSING,
-        partition_keys: Any = None,
+        partition_keys: Iterable[Hashable] | None = None,
         *,
         state_builder: Any = MISSING,
         state_name: Any = MISSING,
-    ) -> ApplicationBuilder:
+    ) -> Self:
         """Add a state computation on a state that has one object for each key.
 
         Args:
@@ -132,29 +199,65 @@ class ApplicationBuilder:
                 share it.
             partition_function: Picks the key of a message: made with `@wallaroo.partition`, or an object or a
                 class with `partition(data)`.
-            partition_keys: The list of all keys. Left out, None or an empty list: any key may come.
+            partition_keys: All keys, in a list or anything else that gives them one by one. Left out, None or empty:
+                any key may come.
             state_builder: Another name for `state`.
             state_name: Another name for `state_partition_name`.
 
         Returns:
-            This builder, for the next call.
+            The builder.
+
+        >>> import wallaroo
+        >>> from wallaroo import testing
+        >>> @wallaroo.state_computation("count")
+        ... def count(word, words):
+        ...     words.append(word)
+        ...     return (word, len(words)), True
+        >>> @wallaroo.partition
+        ... def itself(word):
+        ...     return word
+        >>> source = wallaroo.TCPSourceConfig("127.0.0.1", "7010", wallaroo.decoder(bytes.decode))
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", "7002", wallaroo.encoder(str))
+        >>> builder = ApplicationBuilder("Counts").new_pipeline("words", source)
+        >>> application = builder.to_state_partition(count, list, "words", itself).to_sink(sink).build()
+        >>> testing.run(application, ["why", "hello", "why"])
+        [('why', 1), ('hello', 1), ('why', 2)]
         """
         method = "to_state_partition"
         made_by = self._one_of(computation, state=state, state_builder=state_builder)
         name = self._one_of(computation, state_partition_name=state_partition_name, state_name=state_name)
-        return self._declare(method, computation, made_by, name, partition_function, partition_keys)
+        return self._declare(method, computation, made_by, name, partition_function, _listed(partition_keys))
 
+    @overload
+    def to_state_partition_u64(
+        self,
+        computation: StateComputationLike[S],
+        state_builder: StateLike[S],
+        state_partition_name: str,
+        partition_function: KeyLike,
+        partition_keys: Iterable[int] | None = None,
+    ) -> Self: ...
+    @overload
+    def to_state_partition_u64(
+        self,
+        computation: StateComputationLike[S],
+        *,
+        state: StateLike[S],
+        state_name: str,
+        partition_function: KeyLike,
+        partition_keys: Iterable[int] | None = None,
+    ) -> Self: ...
     def to_state_partition_u64(  # noqa: PLR0913 - the arguments that Wallaroo programs give
         self,
         computation: Any = MISSING,
         state_builder: Any = MISSING,
         state_partition_name: Any = MISSING,
         partition_function: Any = MISSING,
-        partition_keys: Any = None,
+        partition_keys: Iterable[int] | None = None,
         *,
         state: Any = MISSING,
         state_name: Any = MISSING,
-    ) -> ApplicationBuilder:
+    ) -> Self:
         """Add a state computation on a state that has one object for each key, where keys are whole numbers.
 
         Args:
@@ -162,49 +265,64 @@ class ApplicationBuilder:
             state_builder: The class of the state, or an object whose `build()` returns a state.
             state_partition_name: As for `to_state_partition`.
             partition_function: As for `to_state_partition`.
-            partition_keys: The list of all keys, whole numbers from 0 to 2**64 - 1; otherwise as for
-                `to_state_partition`.
+            partition_keys: All keys, whole numbers from 0 to 2**64 - 1; otherwise as for `to_state_partition`.
             state: Another name for `state_builder`.
             state_name: Another name for `state_partition_name`.
 
         Returns:
-            This builder, for the next call.
+            The builder.
         """
         method = "to_state_partition_u64"
         made_by = self._one_of(computation, state_builder=state_builder, state=state)
         name = self._one_of(computation, state_partition_name=state_partition_name, state_name=state_name)
-        return self._declare(method, computation, made_by, name, partition_function, partition_keys)
+        return self._declare(method, computation, made_by, name, partition_function, _listed(partition_keys))
 
-    def to_sink(self, sink_config: Any = MISSING) -> ApplicationBuilder:
+    @fills_missing
+    def to_sink(self, sink_config: SinkConfig) -> Self:
         """End the pipeline with a sink.
 
         Args:
             sink_config: Where the outputs go, such as a `wallaroo.TCPSinkConfig`.
 
         Returns:
-            This builder, for the next call.
+            The builder.
         """
         return self._declare("to_sink", sink_config)
 
-    def to_sinks(self, sink_configs: Any = MISSING) -> ApplicationBuilder:
-        """End the pipeline with several sinks, each of which gets all outputs.
+    @fills_missing
+    def to_sinks(self, sink_configs: Sequence[SinkConfig], *, choose: Choose | None = None) -> Self:
+        """End the pipeline with several sinks, each of which gets all outputs, or those that `choose` sends to it.
 
         Args:
-            sink_configs: A list of sinks, each as for `to_sink`.
+            sink_configs: A list of sinks, each as for `to_sink`; with `choose`, each has a `name`.
+            choose: A function that is given an output, before it is encoded, and returns where it goes: the name of a
+                sink, or a list, tuple or set of names. None, or an empty collection, sends it to no sink. Another
+                name is an error, and the output becomes a dead letter.
 
         Returns:
-            This builder, for the next call.
+            The builder.
+
+        >>> import wallaroo
+        >>> from wallaroo import testing
+        >>> decode, encode = wallaroo.decoder(int), wallaroo.encoder(str)
+        >>> def size(number):
+        ...     return None if number == 0 else "small" if number < 100 else ("large", "all large")
+        >>> sinks = [wallaroo.TCPSinkConfig("127.0.0.1", 7002, encode, name=name) for name in ("small", "large")]
+        >>> sinks += [wallaroo.TCPSinkConfig("127.0.0.1", 7003, encode, name="all large")]
+        >>> ab = ApplicationBuilder("Sizes").new_pipeline("n", wallaroo.TCPSourceConfig("127.0.0.1", 7010, decode))
+        >>> testing.run_all(ab.to_sinks(sinks, choose=size).build(), [b"5", b"0", b"500"])
+        {'n[small]': [5], 'n[large]': [500], 'n[all large]': [500]}
         """
-        return self._declare("to_sinks", sink_configs)
+        return self._declare("to_sinks", sink_configs, *([] if choose is None else [choose]))
 
     def build(self) -> Application:
-        """Check everything that was declared, and return the application.
+        """Check all that was declared, and build the application.
 
         Returns:
             The application, for `application_setup` to return.
 
         Raises:
-            WallarooParameterError: There are mistakes; the text lists every one of them.
+            WallarooParameterError: There are mistakes; the text lists all of them.
 
         >>> import wallaroo
         >>> ApplicationBuilder("Empty").build()
@@ -214,7 +332,7 @@ class ApplicationBuilder:
         """
         return assemble(self._name, self._declarations, self._slips)
 
-    def _declare(self, method: str, *arguments: Any) -> ApplicationBuilder:
+    def _declare(self, method: str, *arguments: Any) -> Self:
         self._declarations.append((method, *arguments))
         return self
 
@@ -226,3 +344,8 @@ class ApplicationBuilder:
                 f"the step {label(computation)}: {' and '.join(names)} mean the same: give only one of them"
             )
         return given[0] if given else MISSING
+
+
+def _listed(keys: Iterable[Any] | None) -> Any:
+    """Return the keys in a list, as a generator gives them only once; what cannot be keys as it is, for `build`."""
+    return list(keys) if isinstance(keys, Iterable) and not isinstance(keys, str | bytes) else keys

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import struct
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from wallaroo.api.decorated import Decorated, P, R, function_name
-from wallaroo.errors import WallarooParameterError
+from wallaroo.api.decorated import Decorated, P, R
 from wallaroo.introspection import a_kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 M = TypeVar("M")
 
@@ -18,7 +18,7 @@ M = TypeVar("M")
 class FramedDecoder(Decorated[[bytes], M]):
     """What `@decoder` makes: it says how messages are framed, and turns the bytes of each into a message.
 
-    `length_struct` reads the length out of a header, for framing without a call of user code per message.
+    `length_struct` frames messages without a call of user code for each.
     """
 
     decorator = "@wallaroo.decoder"
@@ -26,8 +26,13 @@ class FramedDecoder(Decorated[[bytes], M]):
 
     def __init__(self, function: Callable[[bytes], M], header_length: int, length_fmt: str) -> None:
         super().__init__(function)
-        self.length_struct = _length_struct(header_length, length_fmt, function_name(function))
+        self._header = header_length, length_fmt
         self.decode = function
+
+    @cached_property
+    def length_struct(self) -> struct.Struct:
+        """What reads the length of the payload out of a header."""
+        return struct.Struct(self._header[1])
 
     def header_length(self) -> int:
         """Return the number of bytes in front of each payload."""
@@ -38,12 +43,15 @@ class FramedDecoder(Decorated[[bytes], M]):
         length: int = self.length_struct.unpack(bs)[0]
         return length
 
-    def __getstate__(self) -> dict[str, Any]:
-        # A Struct cannot be pickled; its format can.
-        return {**self.__dict__, "length_struct": self.length_struct.format}
+    def decoration_mistakes(self) -> Iterator[str]:
+        """Yield a sentence for each mistake in how the function was decorated."""
+        yield from super().decoration_mistakes()
+        for mistake in _header_mistakes(*self._header):
+            yield f"{self.decorator} on {self.__name__}: {mistake}. For example, write {_EXAMPLE}"
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, length_struct=struct.Struct(state["length_struct"]))
+    def __getstate__(self) -> dict[str, Any]:
+        # A Struct cannot be pickled; it is made again from its format.
+        return {name: value for name, value in self.__dict__.items() if name != "length_struct"}
 
 
 class EncoderFunction(Decorated[P, R]):
@@ -58,7 +66,7 @@ class EncoderFunction(Decorated[P, R]):
 
 
 @overload
-def decoder(header_length: Callable[[bytes], M], /) -> FramedDecoder[M]: ...
+def decoder(function: Callable[[bytes], M], /) -> FramedDecoder[M]: ...
 @overload
 def decoder(header_length: int = 4, length_fmt: str = ">I") -> Callable[[Callable[[bytes], M]], FramedDecoder[M]]: ...
 def decoder(
@@ -74,10 +82,7 @@ def decoder(
         length_fmt: The format of the header, as the module `struct` writes it: one whole number.
 
     Returns:
-        The decoder, which is called like the function; or, where it was given arguments, what makes one.
-
-    Raises:
-        WallarooParameterError: The two do not describe a header, or the function does not take one argument.
+        A decorator, or, without parentheses, what it makes: a `wallaroo.Decoder` that is called like the function.
 
     >>> @decoder(header_length=2, length_fmt=">H")
     ... def decode(bs):
@@ -93,16 +98,13 @@ def decoder(
 def encoder(function: Callable[P, R]) -> EncoderFunction[P, R]:
     r"""Make an encoder out of a function that takes an output and returns the bytes to send.
 
-    Text is sent as UTF-8. Returning None sends nothing.
+    It may return text as well, which is sent as UTF-8. Returning None sends nothing.
 
     Args:
-        function: The function, of one argument.
+        function: The function.
 
     Returns:
-        The encoder, which is called like the function.
-
-    Raises:
-        WallarooParameterError: The function does not take one argument.
+        A `wallaroo.Encoder` that is called like the function.
 
     >>> @encoder
     ... def encode(word_and_count):
@@ -113,30 +115,21 @@ def encoder(function: Callable[P, R]) -> EncoderFunction[P, R]:
     return EncoderFunction(function)
 
 
-def _length_struct(header_length: Any, length_fmt: Any, function: str) -> struct.Struct:
-    where = f"@wallaroo.decoder on {function}"
-    example = 'write @wallaroo.decoder(header_length=4, length_fmt=">I")'
+_EXAMPLE = '@wallaroo.decoder(header_length=4, length_fmt=">I")'
+
+
+def _header_mistakes(header_length: Any, length_fmt: Any) -> Iterator[str]:
     if not isinstance(header_length, int) or isinstance(header_length, bool) or header_length < 1:
-        raise WallarooParameterError(
-            f"{where}: header_length must be a whole number of bytes, 1 or more; got "
-            f"{a_kind_of(header_length)}. For example, {example}."
-        )
+        yield f"header_length must be a whole number of bytes, 1 or more; got {a_kind_of(header_length)}"
+        return
     try:
         layout = struct.Struct(length_fmt)
     except (struct.error, TypeError) as error:
-        raise WallarooParameterError(
-            f"{where}: length_fmt must be a format of the module struct; got "
-            f"{a_kind_of(length_fmt)} ({error}). For example, {example}."
-        ) from error
+        yield f"length_fmt must be a format of the module struct; got {a_kind_of(length_fmt)} ({error})"
+        return
     if layout.size != header_length:
-        raise WallarooParameterError(
-            f"{where}: header_length is {header_length}, but length_fmt {length_fmt!r} describes "
-            f"{layout.size} bytes. Make them agree; for example, {example}."
-        )
+        yield f"header_length is {header_length}, but length_fmt {length_fmt!r} describes {layout.size} bytes"
+        return
     values = layout.unpack(bytes(layout.size))
     if len(values) != 1 or not isinstance(values[0], int) or isinstance(values[0], bool):
-        raise WallarooParameterError(
-            f"{where}: length_fmt {length_fmt!r} must describe one whole number, the length of the payload. "
-            f"For example, {example}."
-        )
-    return layout
+        yield f"length_fmt {length_fmt!r} must describe one whole number, the length of the payload"

@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+import inspect
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from wallaroo.api.decorated import Decorated, P, R, function_name
-from wallaroo.errors import WallarooParameterError
-from wallaroo.introspection import MISSING, a_kind_of, label
+from wallaroo.introspection import MISSING, a_kind_of, fills_missing, label
 from wallaroo.topology.validate import state_mistakes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from wallaroo.protocols import StateLike
+
+Many = TypeVar("Many", bound=list[Any] | tuple[Any, ...] | None)
+Saved = TypeVar("Saved", bound=tuple[Any, bool])
+ManySaved = TypeVar("ManySaved", bound=tuple[list[Any] | tuple[Any, ...] | None, bool])
 
 
 class _NamedComputation(Decorated[P, R]):
     stateful: ClassVar[bool] = False
 
     def __init__(self, function: Callable[P, R], name: str) -> None:
-        super().__init__(function, name)
-        _require_name(name, self.decorator, function)
+        super().__init__(function)
+        self._name = name
+
+    def decoration_mistakes(self) -> Iterator[str]:
+        yield from super().decoration_mistakes()
+        given: Any = self._name
+        if isinstance(given, str) and given:
+            return
+        if self.stateful and given is not MISSING and _makes_states(given):
+            yield (
+                f"{self.decorator} takes the name first, and then the state: write "
+                f'{self.decorator}("what the step does", {label(given)})'
+            )
+            return
+        got = "" if given is MISSING or given == "" else f"; got {a_kind_of(given)}"
+        yield f'{self.decorator} on {self.__name__} needs a name: write {self.decorator}("{self.__name__}"){got}'
 
 
 class SingleComputation(_NamedComputation[P, R]):
@@ -44,38 +64,49 @@ class MultiComputation(_NamedComputation[P, R]):
 
 
 class SingleStateComputation(SingleComputation[P, R]):
-    """What `@state_computation` makes: a step that returns `(output, save_state)`.
-
-    Where the decorator was given the state, it is found here as `own_state`, and the step returns the output alone.
-    """
+    """What `@state_computation` makes: a step that returns `(output, save_state)`."""
 
     decorator = "@wallaroo.state_computation"
     parameters = ("data", "state")
     stateful = True
 
-    def __init__(self, function: Callable[P, R], name: str, state: Any = MISSING) -> None:
-        super().__init__(function, name)
-        if state is not MISSING:
-            self.own_state = _checked_state(state, self.decorator, function)
-
 
 class MultiStateComputation(MultiComputation[P, R]):
-    """What `@state_computation_multi` makes: a step that returns `(outputs, save_state)`.
-
-    Where the decorator was given the state, it is found here as `own_state`, and the step returns the outputs alone.
-    """
+    """What `@state_computation_multi` makes: a step that returns `(outputs, save_state)`."""
 
     decorator = "@wallaroo.state_computation_multi"
     parameters = ("data", "state")
     stateful = True
 
-    def __init__(self, function: Callable[P, R], name: str, state: Any = MISSING) -> None:
+
+class SingleOwnStateComputation(SingleStateComputation[P, R]):
+    """What `@state_computation` makes with a state: a step that brings it, and returns the output alone."""
+
+    def __init__(self, function: Callable[P, R], name: str, state: Any) -> None:
         super().__init__(function, name)
-        if state is not MISSING:
-            self.own_state = _checked_state(state, self.decorator, function)
+        self.own_state = state
+
+    def decoration_mistakes(self) -> Iterator[str]:
+        """Yield a sentence for each mistake in how the function was decorated."""
+        yield from super().decoration_mistakes()
+        yield from _own_state_mistakes(self)
 
 
-def computation(name: str = "") -> Callable[[Callable[P, R]], SingleComputation[P, R]]:
+class MultiOwnStateComputation(MultiStateComputation[P, R]):
+    """What `@state_computation_multi` makes with a state: a step that brings it, and returns the outputs alone."""
+
+    def __init__(self, function: Callable[P, R], name: str, state: Any) -> None:
+        super().__init__(function, name)
+        self.own_state = state
+
+    def decoration_mistakes(self) -> Iterator[str]:
+        """Yield a sentence for each mistake in how the function was decorated."""
+        yield from super().decoration_mistakes()
+        yield from _own_state_mistakes(self)
+
+
+@fills_missing
+def computation(name: str) -> Callable[[Callable[P, R]], SingleComputation[P, R]]:
     """Make a computation out of a function that takes `data` and returns one output.
 
     The output goes to the next step; None goes nowhere, so returning None drops the message.
@@ -84,10 +115,7 @@ def computation(name: str = "") -> Callable[[Callable[P, R]], SingleComputation[
         name: The name of the step, for messages and metrics; no other step of the pipeline may have it.
 
     Returns:
-        What makes the computation out of a function; it is then called like the function.
-
-    Raises:
-        WallarooParameterError: There is no name, or the function does not take one argument.
+        A decorator. What it makes is a `wallaroo.Computation`, and is called like the function.
 
     >>> @computation(name="Double or Zero")
     ... def double_or_zero(data):
@@ -97,11 +125,12 @@ def computation(name: str = "") -> Callable[[Callable[P, R]], SingleComputation[
     >>> double_or_zero.name()
     'Double or Zero'
     """
-    _refuse_bare_use(name, "@wallaroo.computation")
-    return lambda function: SingleComputation(function, name)
+    made: Callable[[Callable[P, R]], SingleComputation[P, R]] = _decorator(SingleComputation, name)
+    return made
 
 
-def computation_multi(name: str = "") -> Callable[[Callable[P, R]], MultiComputation[P, R]]:
+@fills_missing
+def computation_multi(name: str) -> Callable[[Callable[P, Many]], MultiComputation[P, Many]]:
     """Make a computation out of a function that takes `data` and returns a list of outputs, or None.
 
     Each item of the list arrives at the next step as a message of its own.
@@ -110,10 +139,7 @@ def computation_multi(name: str = "") -> Callable[[Callable[P, R]], MultiComputa
         name: The name of the step, for messages and metrics; no other step of the pipeline may have it.
 
     Returns:
-        What makes the computation out of a function; it is then called like the function.
-
-    Raises:
-        WallarooParameterError: There is no name, or the function does not take one argument.
+        A decorator. What it makes is a `wallaroo.ComputationMulti`, and is called like the function.
 
     >>> @computation_multi(name="Split")
     ... def split(line):
@@ -121,11 +147,17 @@ def computation_multi(name: str = "") -> Callable[[Callable[P, R]], MultiComputa
     >>> split("why hello world")
     ['why', 'hello', 'world']
     """
-    _refuse_bare_use(name, "@wallaroo.computation_multi")
-    return lambda function: MultiComputation(function, name)
+    made: Callable[[Callable[P, Many]], MultiComputation[P, Many]] = _decorator(MultiComputation, name)
+    return made
 
 
-def state_computation(name: str = "", state: Any = MISSING) -> Callable[[Callable[P, R]], SingleStateComputation[P, R]]:
+@overload
+def state_computation(name: str) -> Callable[[Callable[P, Saved]], SingleStateComputation[P, Saved]]: ...
+@overload
+def state_computation(
+    name: str, state: StateLike[Any]
+) -> Callable[[Callable[P, R]], SingleOwnStateComputation[P, R]]: ...
+def state_computation(name: Any = MISSING, state: Any = MISSING) -> Any:
     """Make a state computation out of a function of `data` and `state`.
 
     It comes in two kinds. For `ApplicationBuilder.to_stateful` and `to_state_partition`, which are given the state,
@@ -139,10 +171,8 @@ def state_computation(name: str = "", state: Any = MISSING) -> Callable[[Callabl
             key, as `key_by` gives it, and the name of the state is that of the step.
 
     Returns:
-        What makes the computation out of a function; it is then called like the function.
-
-    Raises:
-        WallarooParameterError: There is no name, or the function does not take two arguments.
+        A decorator. What it makes is a `wallaroo.StateComputation`, or, with `state`, a step that brings its state.
+        It is called like the function.
 
     >>> @state_computation(name="Count")
     ... def count(word, totals):
@@ -157,13 +187,20 @@ def state_computation(name: str = "", state: Any = MISSING) -> Callable[[Callabl
     >>> count_alone("hello", {"hello": 1})
     ('hello', 2)
     """
-    _refuse_bare_use(name, "@wallaroo.state_computation", state)
-    return lambda function: SingleStateComputation(function, name, state)
+    if state is MISSING:
+        return _decorator(SingleStateComputation, name)
+    return _decorator(SingleOwnStateComputation, name, state)
 
 
+@overload
 def state_computation_multi(
-    name: str = "", state: Any = MISSING
-) -> Callable[[Callable[P, R]], MultiStateComputation[P, R]]:
+    name: str,
+) -> Callable[[Callable[P, ManySaved]], MultiStateComputation[P, ManySaved]]: ...
+@overload
+def state_computation_multi(
+    name: str, state: StateLike[Any]
+) -> Callable[[Callable[P, Many]], MultiOwnStateComputation[P, Many]]: ...
+def state_computation_multi(name: Any = MISSING, state: Any = MISSING) -> Any:
     """Make a state computation out of a function of `data` and `state` that gives a list of outputs, or None.
 
     The function returns `(outputs, save_state)` or, with `state` given, the outputs alone, as described for
@@ -174,10 +211,8 @@ def state_computation_multi(
         state: As for `state_computation`.
 
     Returns:
-        What makes the computation out of a function; it is then called like the function.
-
-    Raises:
-        WallarooParameterError: There is no name, or the function does not take two arguments.
+        A decorator. What it makes is a `wallaroo.StateComputationMulti`, or, with `state`, a step that brings its
+        state. It is called like the function.
 
     >>> @state_computation_multi(name="New words")
     ... def new_words(line, seen):
@@ -187,32 +222,27 @@ def state_computation_multi(
     >>> new_words("why hello", {"why"})
     (['hello'], True)
     """
-    _refuse_bare_use(name, "@wallaroo.state_computation_multi", state)
-    return lambda function: MultiStateComputation(function, name, state)
+    if state is MISSING:
+        return _decorator(MultiStateComputation, name)
+    return _decorator(MultiOwnStateComputation, name, state)
 
 
-def _refuse_bare_use(name: Any, decorator: str, state: Any = MISSING) -> None:
-    if callable(name) and state is not MISSING:
-        raise WallarooParameterError(
-            f"{decorator} takes the name first, and then the state: write "
-            f'{decorator}("what the step does", {label(name)}).'
-        )
-    if callable(name):
-        function = function_name(name)
-        raise WallarooParameterError(
-            f'{decorator} on {function} needs a name: write {decorator}("{function}") instead of {decorator}.'
-        )
+def _decorator(kind: Any, name: Any, *state: Any) -> Any:
+    """Return the decorator, or, where it was written without its name, what it makes of the function."""
+    is_bare = callable(name) and not state and not (kind.stateful and inspect.isclass(name) and _makes_states(name))
+    return kind(name, MISSING) if is_bare else lambda function: kind(function, name, *state)
 
 
-def _require_name(name: Any, decorator: str, function: Any) -> None:
-    if isinstance(name, str) and name:
-        return
-    shown = function_name(function)
-    got = "" if name == "" else f"; got {a_kind_of(name)}"
-    raise WallarooParameterError(f'{decorator} on {shown} needs a name, as in {decorator}("{shown}"){got}.')
+def _makes_states(given: Any) -> bool:
+    """Tell whether what stands in place of the name is more likely the state."""
+    is_computation = any(hasattr(given, method) for method in ("compute", "compute_multi"))
+    return not is_computation and (inspect.isclass(given) or hasattr(given, "build"))
 
 
-def _checked_state(state: Any, decorator: str, function: Any) -> Any:
-    for mistake in state_mistakes(state):
-        raise WallarooParameterError(f"{decorator} on {function_name(function)}: {mistake}.")
-    return state
+def _own_state_mistakes(
+    computation: SingleOwnStateComputation[P, R] | MultiOwnStateComputation[P, R],
+) -> Iterator[str]:
+    if _makes_states(computation.name()):
+        return  # The state is where the name should be, and that has been reported.
+    for mistake in state_mistakes(computation.own_state):
+        yield f"{computation.decorator} on {function_name(computation)}: {mistake}"

@@ -9,11 +9,10 @@ import operator
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar
 
-from wallaroo.errors import WallarooParameterError
 from wallaroo.introspection import a_kind_of, accepts, call_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,6 +24,8 @@ class Decorated(Generic[P, R]):
     It is called like the function, so that a unit test may call it, and has a name like the parts that are
     written as classes. Subclasses put the function itself where the engine looks for it (as `compute`):
     an attribute and not a method, so that the engine's calls go straight to the user's code.
+
+    It takes whatever it is given: building the application reports what is wrong with it.
     """
 
     decorator: ClassVar[str]
@@ -34,18 +35,21 @@ class Decorated(Generic[P, R]):
 
     __wrapped__: Callable[P, R]
 
-    def __init__(self, function: Callable[P, R], name: str | None = None) -> None:
-        require_function(function, self.decorator, self.parameters)
+    def __init__(self, function: Callable[P, R]) -> None:
         self.__wrapped__ = function
         self.__module__ = getattr(function, "__module__", None) or "builtins"
         self.__name__ = function_name(function)
         self.__qualname__ = getattr(function, "__qualname__", self.__name__)
         self.__doc__ = function.__doc__
-        self._name = self.__name__ if name is None else name
+        self._name = self.__name__
 
     def name(self) -> str:
         """Return the name of this part of the application."""
         return self._name
+
+    def decoration_mistakes(self) -> Iterator[str]:
+        """Yield a sentence for each mistake in how the function was decorated."""
+        yield from function_mistakes(self.__wrapped__, self.decorator, self.parameters)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:  # noqa: D102 - does what the function does
         return self.__wrapped__(*args, **kwargs)
@@ -74,23 +78,25 @@ class Decorated(Generic[P, R]):
         return found is self
 
 
-def require_function(function: Any, decorator: str, parameters: tuple[str, ...]) -> None:
-    """Refuse what a decorator cannot decorate, naming it and what it should look like."""
+def function_mistakes(function: Any, decorator: str, parameters: tuple[str, ...]) -> Iterator[str]:
+    """Check what stands below a decorator: yield what it is and what it should look like."""
     if not callable(function):
-        raise WallarooParameterError(f"{decorator} needs a function below it; got {a_kind_of(function)}.")
+        yield f"{decorator} needs a function below it; got {a_kind_of(function)}"
+        return
     if accepts(function, len(parameters)):
         return
     name = function_name(function)
     wanted = f"{name}({', '.join(parameters)})"
     if inspect.isclass(function):
-        raise WallarooParameterError(
+        yield (
             f"{decorator} decorates functions, and {name} is a class. Either write a function {wanted}, or "
-            "leave the decorator out: classes with the right methods are used as they are."
+            "leave the decorator out: classes with the right methods are used as they are"
         )
+        return
     count = f"{len(parameters)} argument" + ("s" if len(parameters) > 1 else "")
-    raise WallarooParameterError(
+    yield (
         f"{decorator} on {name}: your function must allow {count}, as in {wanted}; "
-        f"it is written as {call_text(function, name)}."
+        f"it is written as {call_text(function, name)}"
     )
 
 

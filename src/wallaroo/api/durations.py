@@ -13,13 +13,13 @@ def nanoseconds(n: float) -> int:
     """Return `n` nanoseconds.
 
     Args:
-        n: How many.
+        n: How many; a part of one is fine.
 
     Returns:
-        The span in nanoseconds.
+        The number of nanoseconds, rounded.
 
     Raises:
-        WallarooParameterError: It is not a number.
+        WallarooParameterError: `n` is not a number.
 
     >>> nanoseconds(5)
     5
@@ -31,13 +31,13 @@ def microseconds(n: float) -> int:
     """Return `n` microseconds in nanoseconds.
 
     Args:
-        n: How many.
+        n: How many; a part of one is fine.
 
     Returns:
-        The span in nanoseconds.
+        The number of nanoseconds, rounded.
 
     Raises:
-        WallarooParameterError: It is not a number.
+        WallarooParameterError: `n` is not a number.
 
     >>> microseconds(5)
     5000
@@ -49,13 +49,13 @@ def milliseconds(n: float) -> int:
     """Return `n` milliseconds in nanoseconds.
 
     Args:
-        n: How many.
+        n: How many; a part of one is fine.
 
     Returns:
-        The span in nanoseconds.
+        The number of nanoseconds, rounded.
 
     Raises:
-        WallarooParameterError: It is not a number.
+        WallarooParameterError: `n` is not a number.
 
     >>> milliseconds(5)
     5000000
@@ -67,13 +67,13 @@ def seconds(n: float) -> int:
     """Return `n` seconds in nanoseconds.
 
     Args:
-        n: How many.
+        n: How many; a part of one is fine.
 
     Returns:
-        The span in nanoseconds.
+        The number of nanoseconds, rounded.
 
     Raises:
-        WallarooParameterError: It is not a number.
+        WallarooParameterError: `n` is not a number.
 
     >>> seconds(1.5)
     1500000000
@@ -85,13 +85,13 @@ def minutes(n: float) -> int:
     """Return `n` minutes in nanoseconds.
 
     Args:
-        n: How many.
+        n: How many; a part of one is fine.
 
     Returns:
-        The span in nanoseconds.
+        The number of nanoseconds, rounded.
 
     Raises:
-        WallarooParameterError: It is not a number.
+        WallarooParameterError: `n` is not a number.
 
     >>> minutes(1) == seconds(60)
     True
@@ -103,13 +103,13 @@ def hours(n: float) -> int:
     """Return `n` hours in nanoseconds.
 
     Args:
-        n: How many.
+        n: How many; a part of one is fine.
 
     Returns:
-        The span in nanoseconds.
+        The number of nanoseconds, rounded.
 
     Raises:
-        WallarooParameterError: It is not a number.
+        WallarooParameterError: `n` is not a number.
 
     >>> hours(1) == minutes(60)
     True

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from wallaroo.api.decorated import Decorated, P, R
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
+
+K = TypeVar("K", bound="Hashable")
 
 
 class PartitionFunction(Decorated[P, R]):
@@ -21,19 +23,16 @@ class PartitionFunction(Decorated[P, R]):
         self.partition = function
 
 
-def partition(function: Callable[P, R]) -> PartitionFunction[P, R]:
+def partition(function: Callable[P, K]) -> PartitionFunction[P, K]:
     """Make a partition out of a function that takes `data` and returns its key.
 
     A key is any object that can be hashed and compared, such as a string, a number or a tuple of those.
 
     Args:
-        function: The function, of one argument.
+        function: The function.
 
     Returns:
-        The partition, which is called like the function.
-
-    Raises:
-        WallarooParameterError: The function does not take one argument.
+        A `wallaroo.Partition` that is called like the function.
 
     >>> @partition
     ... def first_letter(word):
@@ -44,7 +43,7 @@ def partition(function: Callable[P, R]) -> PartitionFunction[P, R]:
     return PartitionFunction(function)
 
 
-class KeyExtractor(Decorated[P, R]):
+class KeyExtractorFunction(Decorated[P, R]):
     """What `@key_extractor` makes: it gives a message the key for the state computations after it."""
 
     decorator = "@wallaroo.key_extractor"
@@ -52,22 +51,19 @@ class KeyExtractor(Decorated[P, R]):
 
     def __init__(self, function: Callable[P, R]) -> None:
         super().__init__(function)
-        self.partition = function
+        self.extract_key = function
 
 
-def key_extractor(function: Callable[P, R]) -> KeyExtractor[P, R]:
+def key_extractor(function: Callable[P, K]) -> KeyExtractorFunction[P, K]:
     """Make a key extractor, for `key_by`, out of a function that takes `data` and returns its key.
 
     A key is any object that can be hashed and compared, such as a string, a number or a tuple of those.
 
     Args:
-        function: The function, of one argument.
+        function: The function.
 
     Returns:
-        The key extractor, which is called like the function.
-
-    Raises:
-        WallarooParameterError: The function does not take one argument.
+        A `wallaroo.KeyExtractor` that is called like the function.
 
     >>> @key_extractor
     ... def customer(order):
@@ -75,4 +71,4 @@ def key_extractor(function: Callable[P, R]) -> KeyExtractor[P, R]:
     >>> customer({"customer": "Ada", "item": "tea"})
     'Ada'
     """
-    return KeyExtractor(function)
+    return KeyExtractorFunction(function)

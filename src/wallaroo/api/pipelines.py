@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.introspection import MISSING, a_kind_of
+from wallaroo.introspection import MISSING, a_kind_of, fills_missing
 from wallaroo.topology.assemble import assemble_lines
 from wallaroo.topology.branches import Declaration, Line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from wallaroo.protocols import Choose, ComputationLike, KeyLike, OwnStateComputation, SinkConfig, SourceConfig
     from wallaroo.topology.model import Application
 
 
@@ -17,8 +20,10 @@ if TYPE_CHECKING:
 class Pipeline:
     """Messages on their way from a source, or from several, through steps to sinks.
 
-    It never changes: each method returns a new pipeline, so that several can go on from the same beginning. The methods
-    only write down what they are given: `wallaroo.build_application` checks it all and reports every mistake at once.
+    It never changes: each method returns a new pipeline, so several can continue from one beginning. What they have
+    in common is computed once for each message, which then goes down every branch, in the order in which
+    `wallaroo.build_application` or `merge` is given them. The methods only write down what they are given:
+    `wallaroo.build_application` checks it all and reports every mistake at once.
 
     >>> import wallaroo
     >>> @wallaroo.decoder
@@ -46,7 +51,8 @@ class Pipeline:
     _lines: tuple[Line, ...]
     _slips: tuple[str, ...] = ()
 
-    def to(self, computation: Any = MISSING) -> Pipeline:
+    @fills_missing
+    def to(self, computation: ComputationLike | OwnStateComputation) -> Pipeline:
         """Add a computation, without state or with a state that it brings.
 
         Args:
@@ -55,19 +61,20 @@ class Pipeline:
                 `compute_multi(data)`.
 
         Returns:
-            A new pipeline that goes on with it.
+            The pipeline with this step at its end.
         """
         return self._then("to", computation)
 
-    def key_by(self, key_extractor: Any = MISSING) -> Pipeline:
+    @fills_missing
+    def key_by(self, key_extractor: KeyLike) -> Pipeline:
         """Give each message a key: the state computations after it have a state for each key.
 
         Args:
             key_extractor: Picks the key of a message: made with `@wallaroo.key_extractor` or `@wallaroo.partition`, or
-                an object or a class with `partition(data)`.
+                an object or a class with `extract_key(data)` or `partition(data)`.
 
         Returns:
-            A new pipeline whose messages have keys.
+            The pipeline with this step at its end.
         """
         return self._then("key_by", key_extractor)
 
@@ -75,58 +82,66 @@ class Pipeline:
         """Give all messages the same key: the state computations after it have one state.
 
         Returns:
-            A new pipeline whose messages have one key.
+            The pipeline with this step at its end.
         """
         return self._then("collect")
 
-    def merge(self, pipeline: Any = MISSING) -> Pipeline:
+    @fills_missing
+    def merge(self, pipeline: Pipeline) -> Pipeline:
         """Bring another pipeline in: what follows is for the messages of both, in the order in which they come.
 
-        Pipelines that have their sinks are merged to make one application of them.
+        Pipelines that have their sinks are merged to make one application of them. Where both continue from the same
+        pipeline, each message of that one goes down the one and then down the other.
 
         Args:
             pipeline: The other pipeline.
 
         Returns:
-            A new pipeline that begins with both.
+            The pipeline of both.
         """
         if isinstance(pipeline, Pipeline):
-            slips = dict.fromkeys([*self._slips, *pipeline._slips])  # noqa: SLF001 - another one of this class
-            return Pipeline((*self._lines, *pipeline._lines), tuple(slips))  # noqa: SLF001
+            slips = dict.fromkeys([*self._slips, *pipeline._slips])
+            return Pipeline((*self._lines, *pipeline._lines), tuple(slips))
         if pipeline is MISSING:
             mistake = "the other pipeline is missing: write merge(pipeline)"
         else:
             mistake = f"the other pipeline must be one, made with wallaroo.source(name, config); got {_got(pipeline)}"
         return Pipeline(self._lines, (*self._slips, f"pipeline {self._name}, merge: {mistake}"))
 
-    def to_sink(self, sink_config: Any = MISSING) -> Pipeline:
+    @fills_missing
+    def to_sink(self, sink_config: SinkConfig) -> Pipeline:
         """End the pipeline with a sink.
 
         Args:
             sink_config: Where the outputs go, such as a `wallaroo.TCPSinkConfig`.
 
         Returns:
-            A new pipeline that ends there.
+            The pipeline with this end.
         """
         return self._then("to_sink", sink_config)
 
-    def to_sinks(self, sink_configs: Any = MISSING) -> Pipeline:
-        """End the pipeline with several sinks, each of which gets all outputs.
+    @fills_missing
+    def to_sinks(self, sink_configs: Sequence[SinkConfig], *, choose: Choose | None = None) -> Pipeline:
+        """End the pipeline with several sinks, each of which gets all outputs, or those that `choose` sends to it.
 
         Args:
-            sink_configs: A list of sinks, each as for `to_sink`.
+            sink_configs: A list of sinks, each as for `to_sink`; with `choose`, each has a `name`.
+            choose: A function that is given an output, before it is encoded, and returns where it goes: the name of a
+                sink, or a list, tuple or set of names. None, or an empty collection, sends it to no sink. Another
+                name is an error, and the output becomes a dead letter.
 
         Returns:
-            A new pipeline that ends there.
+            The pipeline with this end.
         """
         # The list is the caller's, who may go on to change it.
-        return self._then("to_sinks", list(sink_configs) if isinstance(sink_configs, list) else sink_configs)
+        sinks = list(sink_configs) if isinstance(sink_configs, list) else sink_configs
+        return self._then("to_sinks", sinks, *([] if choose is None else [choose]))
 
     def clone(self) -> Pipeline:
-        """Return a pipeline like this one.
+        """Make a pipeline like this one.
 
         Returns:
-            A pipeline of the same source, with the same steps.
+            The other pipeline; it has the same source.
         """
         return Pipeline(self._lines, self._slips)
 
@@ -143,59 +158,86 @@ class Pipeline:
         return f"<Pipeline {self._name}>"
 
 
-def source(name: Any = MISSING, source_config: Any = MISSING) -> Pipeline:
-    """Begin a pipeline with a source.
+@fills_missing
+def source(name: str, source_config: SourceConfig) -> Pipeline:
+    """Start a pipeline with a source.
 
     Args:
         name: Its name, which is that of the pipeline too; no other source of the application may have it.
         source_config: Where the messages come from, such as a `wallaroo.TCPSourceConfig`.
 
     Returns:
-        The pipeline, to be gone on with.
+        The pipeline, without steps so far.
 
     >>> import wallaroo
-    >>> @wallaroo.decoder
-    ... def decode(bs):
-    ...     return bs.decode()
-    >>> source("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode)).collect()
+    >>> decode = wallaroo.decoder(bytes.decode)
+    >>> source("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
     <Pipeline 'words'>
     """
     return Pipeline((Line(Declaration("source", (name, source_config))),))
 
 
-def build_application(app_name: Any = MISSING, pipeline: Any = MISSING) -> Application:
-    """Check everything that was declared, and return the application.
+@fills_missing
+def build_application(app_name: str, pipeline: Pipeline, *more: Pipeline) -> Application:
+    """Check all that was declared, and build the application.
 
     Args:
         app_name: The name of the application.
-        pipeline: The pipeline; several are merged into one before.
+        pipeline: The pipeline.
+        more: Further pipelines, of other sources or branches of the same ones.
 
     Returns:
         The application, for `application_setup` to return.
 
     Raises:
-        WallarooParameterError: There are mistakes; the text lists every one of them.
+        WallarooParameterError: There are mistakes; the text lists all of them.
+
+    Pipelines that continue from the same beginning share it: it is computed once for each message.
 
     >>> import wallaroo
+    >>> from wallaroo import testing
+    >>> @wallaroo.computation("strip")
+    ... def strip(text):
+    ...     print(f"strip {text!r}")
+    ...     return text.strip()
+    >>> @wallaroo.computation("upper")
+    ... def upper(text):
+    ...     return text.upper()
+    >>> decode, encode = wallaroo.decoder(bytes.decode), wallaroo.encoder(str)
+    >>> base = source("texts", wallaroo.TCPSourceConfig("127.0.0.1", 7010, decode)).to(strip)
+    >>> plain = base.to_sink(wallaroo.TCPSinkConfig("127.0.0.1", 7002, encode, name="plain"))
+    >>> loud = base.to(upper).to_sink(wallaroo.TCPSinkConfig("127.0.0.1", 7003, encode, name="loud"))
+    >>> testing.run_all(build_application("Texts", plain, loud), [b"why "])
+    strip 'why '
+    {'texts[plain]': ['why'], 'texts[loud]': ['WHY']}
+
+    Every mistake is listed:
+
     >>> build_application("Empty", source("in").key_by(len))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     wallaroo.errors.WallarooParameterError: The application 'Empty' has 2 mistakes:
       - pipeline 'in': source_config is missing: write source('in', wallaroo.TCPSourceConfig(host, port, decoder)).
       - pipeline 'in', step 1 (key_by len): the key extractor len is a plain function: write ...
     """
-    name = None if app_name is MISSING else app_name
-    if isinstance(pipeline, Pipeline):
-        return assemble_lines(name, pipeline._lines, pipeline._slips)  # noqa: SLF001 - of this module
-    if isinstance(name, Pipeline) or pipeline is MISSING:
-        mistake = 'write build_application("application name", pipeline), in this order'
-    else:
-        mistake = f"build_application needs a pipeline, made with wallaroo.source(name, config); got {_got(pipeline)}"
-    return assemble_lines(name, (), [mistake])
+    given: Any = app_name
+    name = None if given is MISSING else given
+    first: Any = pipeline
+    if isinstance(name, Pipeline) or first is MISSING:
+        return assemble_lines(name, (), ['write build_application("application name", pipeline), in this order'])
+    pipelines = [each for each in (pipeline, *more) if isinstance(each, Pipeline)]
+    slips = [slip for each in pipelines for slip in each._slips]  # noqa: SLF001 - of this module
+    slips += [
+        f"build_application needs a pipeline, made with wallaroo.source(name, config); got {_got(each)}"
+        for each in (pipeline, *more)
+        if not isinstance(each, Pipeline)
+    ]
+    lines = [line for each in pipelines for line in each._lines]  # noqa: SLF001
+    return assemble_lines(name, lines, dict.fromkeys(slips))
 
 
 def _got(thing: Any) -> str:
     if isinstance(thing, list | tuple) and any(isinstance(each, Pipeline) for each in thing):
-        return f"a {type(thing).__name__} of pipelines: merge them, as in one.merge(another)"
+        return f"a {type(thing).__name__} of pipelines: write them one after the other, without brackets"
     if callable(getattr(thing, "new_pipeline", None)):
         return f"{a_kind_of(thing)}: a builder builds its application itself, with build()"
     return a_kind_of(thing)

@@ -15,6 +15,9 @@ def serialize(obj: Any) -> bytes:
     Returns:
         The bytes.
 
+    Raises:
+        Exception: The object cannot be pickled; what is raised is up to the object.
+
     >>> deserialize(serialize({"word": "hello", "count": 2}))
     {'word': 'hello', 'count': 2}
     """
@@ -25,10 +28,10 @@ def deserialize(bs: bytes) -> Any:
     """Return the object in `bs`, which must come from `serialize` in a program you trust: it may run code.
 
     Args:
-        bs: What `serialize` has returned.
+        bs: What `serialize` returned.
 
     Returns:
-        An object like the one that was given to `serialize`.
+        The object.
 
     >>> deserialize(serialize(["any", b"object", None]))
     ['any', b'object', None]

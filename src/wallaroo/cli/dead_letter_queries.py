@@ -54,7 +54,9 @@ def filter_options(command: Command) -> Command:
     for option in reversed(
         [
             click.option("--pipeline", metavar="NAME", help="Only those of this pipeline."),
-            click.option("--step", metavar="NAME", help="Only those of this step; it may be decoder or encoder."),
+            click.option(
+                "--step", metavar="NAME", help="Only those of this step; it may be decoder, choose or encoder."
+            ),
             click.option("--error", metavar="TEXT", help="Only those whose error has this text in it."),
             click.option(
                 "--since",

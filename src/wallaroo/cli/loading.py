@@ -13,10 +13,13 @@ from typing import Any
 
 from wallaroo import python2_hints
 from wallaroo.cli.screen import say
-from wallaroo.errors import ApplicationError, WallarooError, users_traceback
+from wallaroo.engine.transport.plan_file import own_serializers
+from wallaroo.errors import ApplicationError, WallarooError, WallarooParameterError, users_traceback
 from wallaroo.introspection import label
 from wallaroo.program import Program, Setup, prefer
+from wallaroo.topology.assemble import mistakes_text
 from wallaroo.topology.model import Application
+from wallaroo.topology.validate_states import unsavable_states
 
 
 def import_application(name: str) -> ModuleType:
@@ -92,6 +95,17 @@ def build(setup: Setup, arguments: list[str]) -> Application:
             "`return ab.build()`, or, for a pipeline, with `return wallaroo.build_application(name, pipeline)`."
         )
     return application
+
+
+def refuse_unsavable_states(application: Application, setup: Setup) -> None:
+    """Refuse an application with a state that could not be made, or not be saved, when it runs.
+
+    Raises:
+        WallarooParameterError: There are such states; the text lists all of them.
+    """
+    serialize, _ = own_serializers(sys.modules.get(getattr(setup, "__module__", "")))
+    if mistakes := list(unsavable_states(application, own_serialize=serialize is not None)):
+        raise WallarooParameterError(mistakes_text(application.name, mistakes))
 
 
 def program_of(setup: Setup, arguments: list[str]) -> Program:

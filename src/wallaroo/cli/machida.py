@@ -164,6 +164,7 @@ def run_application(program: Program, setup: Setup, given: dict[str, Any]) -> No
     """Build the application and run it until it is stopped."""
     os.umask(0o077)  # What is written holds users' messages and states.
     application = loading.build(setup, list(program.arguments))
+    loading.refuse_unsavable_states(application, setup)
     check_packages()
     from wallaroo.engine.run import Run  # noqa: PLC0415 - what --help and mistakes do not need
 
@@ -242,7 +243,7 @@ def _stop_on_signals() -> Stop:
             # Not through `sys.stderr`, which may be in the middle of another line right here.
             with suppress(OSError):
                 os.write(2, b"Stopping at once; if that hangs, one more signal ends it, and nothing is lost.\n")
-            stop.at_once.set()
+            stop.immediately.set()
         if not stop.ready:
             raise KeyboardInterrupt
         stop.requested.set()

@@ -1,4 +1,4 @@
-"""How messages come into an application and outputs leave it: one package per connector, and what they share.
+"""How messages enter an application and outputs leave it: one package per connector, and what they share.
 
-`base` has the contracts. `kinds` finds, for a config that a user wrote, the connector that it belongs to.
+`base` has the contracts. `registry` finds the connector for a config that a user has written.
 """

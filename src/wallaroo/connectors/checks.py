@@ -1,11 +1,11 @@
-"""What can be wrong with decoders and encoders, and with what sources have in common. Checks yield a sentence each."""
+"""Checks of decoders, encoders, and the names of sources and sinks. Each check yields a sentence per mistake."""
 
 from __future__ import annotations
 
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.introspection import a_kind_of, accepts, call_text, label
+from wallaroo.introspection import a_kind_of, accepts, call_text, decoration_mistakes, deferred_mistakes, label
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,18 +14,31 @@ _LONGEST_HEADER = 64
 
 
 def source_name_mistakes(name: Any) -> Iterator[str]:
-    """Check the name that a source config may have, or not."""
+    """Check the optional name of a source config."""
     if name is not None and not (isinstance(name, str) and name):
         yield f"the name of the source config must be a string; got {a_kind_of(name)}"
 
 
+def sink_name_mistakes(name: Any) -> Iterator[str]:
+    """Check the name that a sink config may have, or not."""
+    if name is None:
+        return
+    if not isinstance(name, str):
+        yield f"the name of the sink must be a string; got {a_kind_of(name)}"
+    elif not name:
+        yield "the name of the sink is empty: give it a name, or leave it out"
+
+
 def decoder_mistakes(decoder: Any) -> Iterator[str]:
-    """Check what frames the bytes of a source and makes messages of them."""
+    """Check a decoder, which frames the bytes of a source and decodes them."""
     if inspect.isclass(decoder):
         yield f"the decoder is the class {decoder.__name__}: write {decoder.__name__}() to make one"
         return
     if inspect.isroutine(decoder):
         yield f"the decoder is the plain function {label(decoder)}: write @wallaroo.decoder above it"
+        return
+    if mistakes := list(decoration_mistakes(decoder)):
+        yield from mistakes
         return
     lacking = [
         method
@@ -40,6 +53,12 @@ def decoder_mistakes(decoder: Any) -> Iterator[str]:
         return
     yield from call_mistakes(decoder.payload_length, f"the decoder {label(decoder)}", "payload_length", "bs")
     yield from call_mistakes(decoder.decode, f"the decoder {label(decoder)}", "decode", "bs")
+    yield from deferred_mistakes(
+        decoder.decode,
+        f"the decoder {label(decoder)}",
+        "write `return`; where a payload has several messages, return a list of them, and let a step with "
+        "@wallaroo.computation_multi return it again",
+    )
     yield from _header_length_mistakes(decoder)
 
 
@@ -47,7 +66,7 @@ def _header_length_mistakes(decoder: Any) -> Iterator[str]:
     where = f"header_length() of the decoder {label(decoder)}"
     try:
         length = decoder.header_length()
-    except Exception as error:  # noqa: BLE001 - it is the user's code, and whatever it raises is the user's to read
+    except Exception as error:  # noqa: BLE001 - user code may raise anything
         yield f"{where} failed with {type(error).__name__}: {error}"
         return
     if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= _LONGEST_HEADER:
@@ -57,11 +76,13 @@ def _header_length_mistakes(decoder: Any) -> Iterator[str]:
 
 
 def encoder_mistakes(encoder: Any) -> Iterator[str]:
-    """Check what makes bytes of the outputs for a sink."""
+    """Check an encoder, which encodes the outputs for a sink."""
     if inspect.isclass(encoder):
         yield f"the encoder is the class {encoder.__name__}: write {encoder.__name__}() to make one"
     elif inspect.isroutine(encoder):
         yield f"the encoder is the plain function {label(encoder)}: write @wallaroo.encoder above it"
+    elif mistakes := list(decoration_mistakes(encoder)):
+        yield from mistakes
     elif not callable(getattr(encoder, "encode", None)):
         yield (
             f"the encoder {label(encoder)} has no method encode: an encoder is a function with "
@@ -69,10 +90,12 @@ def encoder_mistakes(encoder: Any) -> Iterator[str]:
         )
     else:
         yield from call_mistakes(encoder.encode, f"the encoder {label(encoder)}", "encode", "data")
+        instead = "write `return`, with all the bytes in one"
+        yield from deferred_mistakes(encoder.encode, f"the encoder {label(encoder)}", instead)
 
 
 def call_mistakes(method: Any, owner: str, name: str, parameter: str) -> Iterator[str]:
-    """Check that a method, called `name`, of an object, called `owner`, can be called with one argument."""
+    """Check that the method `name` of the object `owner` can be called with one argument."""
     if not accepts(method, 1):
         yield (
             f"{name} of {owner} must allow 1 argument, as in {name}({parameter}); it is written as "
@@ -81,7 +104,7 @@ def call_mistakes(method: Any, owner: str, name: str, parameter: str) -> Iterato
 
 
 def listed(names: list[str]) -> str:
-    """Return the names of methods that are not there, in words that fit behind "has no method".
+    """Return the names of missing methods, as text that completes "has no method".
 
     >>> listed(["encode"]), listed(["decode", "header_length"])
     ('encode', 'decode and no header_length')

@@ -1,4 +1,4 @@
-"""What a sink is handed at a time, and how far it has got."""
+"""The unit of delivery to a sink, and how much of it has been sent."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Body = bytes | memoryview
 
 
 def _forget(_size: int, _checksum: int) -> None:
-    """Take a note that nobody keeps."""
+    """Discard the progress."""
 
 
 class OutputBlock:
-    """The encoded messages of one block for one sink, as bodies of whole messages; `lengths` says how long each is.
+    """The encoded messages of one block for one sink, as bodies of whole messages; `lengths` has their lengths.
 
-    How far the block has got is noted at the borders between bodies, as a size and the checksum of so many bytes, so
-    that a run that follows a crash can go on from there: if what it computes begins with the very same bytes.
+    Progress is recorded at the boundaries between bodies, as a size and the checksum of that many bytes. After a crash
+    the next run can resume from there, if what it computes starts with the same bytes.
 
     >>> notes = []
     >>> block = OutputBlock(7, [b"one ", b"two ", b"three "], note=lambda *progress: notes.append(progress))
@@ -26,7 +26,7 @@ class OutputBlock:
     >>> block.left, notes == [(8, zlib.crc32(b"one two "))]
     ([b'three '], True)
     >>> again = OutputBlock(7, [b"one two ", b"three "])
-    >>> again.go_on(*notes[0])
+    >>> again.resume(*notes[0])
     >>> again.left
     [b'three ']
     """
@@ -43,13 +43,13 @@ class OutputBlock:
         self._lengths = lengths
         self.size = sum(map(len, bodies))
         self.done = 0
-        """How many bytes need not be sent (again); always a border."""
+        """How many bytes need not be sent (again); always a boundary between bodies."""
         self._checksum = 0
         self._border = 0
         self._note = note
 
     def messages(self) -> Iterator[Body]:
-        """Yield the messages one by one, for sinks that do not send bytes back to back.
+        """Yield the messages one by one, for sinks that do not send one stream of bytes.
 
         >>> block = OutputBlock(7, [b"onetwo", b"three"], lengths=[[3, 3], [5]])
         >>> [bytes(message) for message in block.messages()]
@@ -61,26 +61,26 @@ class OutputBlock:
 
     @property
     def left(self) -> Sequence[Body]:
-        """Return the bodies behind the border that has been reached."""
+        """Return the bodies that are still to be sent."""
         return self.bodies[self._border :]
 
-    def go_on(self, size: int, checksum: int) -> None:
-        """Go on where an earlier run had got to, unless this block does not begin with what that run had sent."""
+    def resume(self, size: int, checksum: int) -> None:
+        """Resume where an earlier run stopped, unless this block does not start with what that run has sent."""
         self._advance(size)
         if (self.done, self._checksum) != (size, checksum):
             self._restart()
 
     def acknowledged(self, size: int) -> None:
-        """Take note that the receiver's machine has the first `size` bytes."""
+        """Record that the receiver's machine has the first `size` bytes."""
         if size >= self.size:
-            return  # There is nothing to go on with: that all of a block was sent is recorded elsewhere.
+            return  # Nothing is left to resume: that a block was sent completely is recorded elsewhere.
         before = self.done
         self._advance(size)
         if self.done > before:
             self._note(self.done, self._checksum)
 
-    def begin_again(self) -> None:
-        """Have the whole block sent, whatever has got through: a receiver may have died with what it had not read."""
+    def resend(self) -> None:
+        """Have the whole block sent again: a receiver may have died with bytes that it had not read."""
         if self._border:
             self._restart()
             self._note(0, 0)

@@ -1,4 +1,4 @@
-"""Finds the connector that a config belongs to: the one place that knows which there are."""
+"""Finds the connector for a config: the only module that knows all connectors."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ SINKS: list[SinkKind] = [TcpSinkKind()]
 
 
 def is_source(config: Any) -> bool:
-    """Tell whether this is the config of a source."""
+    """Return whether this is the config of a source."""
     return any(isinstance(config, kind.config_class) for kind in SOURCES)
 
 
 def is_sink(config: Any) -> bool:
-    """Tell whether this is the config of a sink."""
+    """Return whether this is the config of a sink."""
     return any(isinstance(config, kind.config_class) for kind in SINKS)
 
 
 def source_kind(config: Any) -> SourceKind:
-    """Return the kind of a source, of which an application that could be built has no others."""
+    """Return the kind of a source; every source of an application that could be built has one."""
     for kind in SOURCES:
         if isinstance(config, kind.config_class):
             return kind
@@ -35,7 +35,7 @@ def source_kind(config: Any) -> SourceKind:
 
 
 def sink_kind(config: Any) -> SinkKind:
-    """Return the kind of a sink, of which an application that could be built has no others."""
+    """Return the kind of a sink; every sink of an application that could be built has one."""
     for kind in SINKS:
         if isinstance(config, kind.config_class):
             return kind
@@ -43,7 +43,7 @@ def sink_kind(config: Any) -> SinkKind:
 
 
 def source_kind_called(name: str) -> SourceKind:
-    """Return the kind of source that has this name.
+    """Return the kind of source with this name.
 
     >>> source_kind_called("tcp").nature
     'has a decoder'

@@ -1,7 +1,7 @@
-"""Writes loops over messages as Python source and compiles them, once for each line of steps in a worker.
+"""Generates loops over messages as Python source and compiles them, once for each chain of steps in a worker.
 
-A chain of function calls for each message costs as much as many a user's function does. One loop with the user's
-functions called in its body, and nothing else, costs next to nothing.
+A chain of function calls per message costs as much as a typical user function. One loop that calls only the user's
+functions in its body has almost no overhead.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _numbers = count(1)
 
 
 class GeneratedLoop:
-    """A function under construction: its lines of source, and the objects that they speak of.
+    """A function under construction: its lines of source, and the objects that they refer to.
 
     >>> loop = GeneratedLoop("messages")
     >>> with loop.block("for message in messages:"):
@@ -38,30 +38,30 @@ class GeneratedLoop:
 
     @contextlib.contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Put the lines that are added meanwhile under `head`."""
+        """Indent the lines that are added in the `with` block below `head`."""
         self.line(head)
         self._depth += 1
         yield
         self._depth -= 1
 
     def name(self, thing: Any, hint: str) -> str:
-        """Return a name for an object of any kind."""
+        """Return a name for any object."""
         name = f"{hint}_{len(self._objects)}"
         self._objects[name] = thing
         return name
 
     def variable(self, hint: str) -> str:
-        """Return a variable that nothing else uses."""
+        """Return the name of an unused variable."""
         return self.name(None, hint)
 
     @property
     def is_deep(self) -> bool:
-        """Tell whether the source is indented so far that the rest should be a loop of its own: Python has limits."""
+        """Return whether the source is nested so deeply that the rest needs its own loop: Python limits nesting."""
         return self._depth > 30
 
     def compiled(self, *, shown: bool = True) -> Callable[..., Any]:
-        """Return the function. Where its lines are to be `shown` by profilers and debuggers, they are kept for ever."""
-        # What is bound by a surrounding function is found faster than a global.
+        """Return the function. If profilers and debuggers are to have its source (`shown`), it is never freed."""
+        # Variables of an enclosing function are faster than globals.
         source = "\n".join(
             [
                 f"def make({', '.join(self._objects)}):",
@@ -72,7 +72,7 @@ class GeneratedLoop:
         )
         file = f"<wallaroo loop {next(_numbers)}>"
         namespace: dict[str, Any] = {}
-        exec(compile(source, file, "exec"), namespace)  # noqa: S102 - source that was written above, of names only
+        exec(compile(source, file, "exec"), namespace)  # noqa: S102 - source that was generated above, from names only
         run: Callable[..., Any] = namespace["make"](**self._objects)
         if shown:
             linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)

@@ -1,4 +1,4 @@
-"""What made the query fail, told apart by type: whether to wait, to try again, or to end the run."""
+"""Why the query has failed, classified by type: whether to wait, to retry, or to end the run."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import NamedTuple
 
 from wallaroo.errors import WallarooError
 from wallaroo.files import NO_ROOM
-from wallaroo.ingress.client import IngressAwayError
+from wallaroo.ingress.client import IngressUnavailableError
 
 
 class Kind(StrEnum):
-    """What a failure is, for those who decide how to go on."""
+    """The kind of a failure, which decides how to continue."""
 
     FINAL = "final"
-    """It would come again: found by our own code, or raised where nothing may be."""
+    """It would happen again: reported by our own code, or raised where no error is expected."""
     NO_ROOM = "no room"
     """A disk is full."""
     INGRESS = "ingress"
-    """The process that accepts connections was not there, which is started again."""
+    """The process that accepts connections did not answer; it is restarted."""
     LOST = "lost"
-    """A process or a connection is gone, or something else went wrong outside: it may not come again."""
+    """A process or a connection was lost, or something else outside failed: it may not happen again."""
 
 
 class Failure(NamedTuple):
@@ -41,7 +41,7 @@ def failure_of(error: BaseException) -> Failure:
     >>> failure_of(ConnectionResetError("gone")).kind, failure_of(ValueError(3)).kind
     (<Kind.LOST: 'lost'>, <Kind.FINAL: 'final'>)
     """
-    if isinstance(error, IngressAwayError):
+    if isinstance(error, IngressUnavailableError):
         return Failure(Kind.INGRESS, str(error))
     if isinstance(error, WallarooError):
         return Failure(Kind.FINAL, str(error))

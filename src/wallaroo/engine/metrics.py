@@ -1,7 +1,7 @@
-"""What a run counts, in one place: taken block by block, never message by message.
+"""The metrics of a run, in one place: updated once per block, never per message.
 
-What the sources count is asked of the ingress (`IngressClient.status`), and what the states take of the commits; both
-are put in when somebody wants to see everything.
+The metrics of the sources come from the ingress (`IngressClient.status`), and those of the states from the commits;
+both are added when a snapshot is taken.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ if TYPE_CHECKING:
     from wallaroo.ingress.source import SourceStatus
 
 _DELAY_CLASSES = 18
-"""From one millisecond to two minutes, each twice as long as the one before; one without a limit follows."""
+"""From one millisecond to two minutes, each limit twice the previous one; a class without a limit follows."""
 
 
 class SourceCounts(TypedDict):
-    """Of one source. All but the first are missing where the ingress does not answer."""
+    """The metrics of one source. All but the first are missing if the ingress does not answer."""
 
     messages: int
-    """How many are in the blocks that have been delivered."""
+    """How many messages are in the blocks that have been delivered."""
     accepted_messages: NotRequired[int]
-    """Since the ingress process was started, which may be later than the run; so are the bytes."""
+    """Since the start of the ingress process, which may be later than that of the run; likewise the bytes."""
     accepted_bytes: NotRequired[int]
     backlog_bytes: NotRequired[int]
-    """Of accepted messages whose outputs have not been delivered."""
+    """The bytes of accepted messages whose outputs have not been delivered."""
     log_bytes: NotRequired[int]
-    """What the log takes on the disk."""
+    """The size of the log on disk."""
     connections: NotRequired[int]
 
 
 class SinkCounts(TypedDict):
-    """What one sink was sent."""
+    """What was sent to one sink."""
 
     messages: int
     bytes: int
 
 
 class StateCounts(TypedDict):
-    """What one state is made of since the last commit."""
+    """The size of one state as of the last commit."""
 
     buckets: int
     entries: int
@@ -56,25 +56,25 @@ class StateCounts(TypedDict):
 
 
 class DelayCounts(TypedDict):
-    """How long blocks with messages took, from when they were cut to when they were delivered."""
+    """The latency of blocks with messages, from when they were cut to when they were delivered."""
 
     last_seconds: float
     longest_seconds: float
     sum_seconds: float
     blocks: list[tuple[float | None, int]]
-    """How many took so many seconds at the most, and longer than the ones before; the last have no limit."""
+    """A histogram: the upper limit of each class in seconds, and its number of blocks; the last class has no limit."""
 
 
 class Snapshot(TypedDict):
-    """Everything that is counted, as plain data that JSON can have."""
+    """All metrics, as plain data that can be written as JSON."""
 
     seconds: float
-    """For how long it has been counted."""
+    """The time since the start of the run."""
     blocks: int
     """How many have been delivered."""
     commits: int
     restarts: int
-    """How often the query was started again after a failure."""
+    """How often the query was restarted after a failure."""
     delays: DelayCounts
     sources: dict[str, SourceCounts]
     sinks: dict[str, SinkCounts]
@@ -82,12 +82,12 @@ class Snapshot(TypedDict):
     """By pipeline and step."""
     states: dict[str, StateCounts]
     state_files_bytes: int
-    """What the states take on the disk, with what has been replaced and shares a file with something else."""
+    """The size of the states on disk, including replaced entries in files that are still in use."""
 
 
 @dataclass
 class Delays:
-    """How long blocks took: the last, the longest, and how many in each class.
+    """The latencies of blocks: the last, the longest, and a histogram.
 
     >>> delays = Delays()
     >>> for seconds in (0.0002, 0.001, 0.003, 1000):
@@ -106,7 +106,7 @@ class Delays:
         self.last = seconds
         self.longest = max(self.longest, seconds)
         self.total += seconds
-        # A power of two belongs to the class that it ends.
+        # A power of two belongs to the class whose upper limit it is.
         whole = math.ceil(seconds * 1000)
         self._classes[min(max(whole - 1, 0).bit_length(), _DELAY_CLASSES)] += 1
 
@@ -123,7 +123,7 @@ class Delays:
 
 @dataclass
 class Metrics:
-    """What has happened since the start of a run; a block that is computed again counts once. For any threads.
+    """The metrics since the start of a run; a block that is computed again counts once. Thread-safe.
 
     >>> counts = Metrics()
     >>> counts.sent("127.0.0.1:7002", messages=3, size=12)
@@ -134,12 +134,12 @@ class Metrics:
     blocks: int = 0
     commits: int = 0
     restarts: int = 0
-    """How often the query was started again after a failure."""
+    """How often the query was restarted after a failure."""
     delays: Delays = field(default_factory=Delays)
     messages_in: Counter[str] = field(default_factory=Counter)
     """By source."""
     sent_messages: Counter[str] = field(default_factory=Counter)
-    """By sink, as are the bytes."""
+    """By sink, like the bytes."""
     sent_bytes: Counter[str] = field(default_factory=Counter)
     dead_letters: Counter[str] = field(default_factory=Counter)
     """By pipeline and step."""
@@ -148,7 +148,7 @@ class Metrics:
 
     @property
     def messages_out(self) -> int:
-        """Return how many messages all sinks were sent."""
+        """Return how many messages were sent to all sinks."""
         return self.sent_messages.total()
 
     @property
@@ -163,11 +163,11 @@ class Metrics:
             for each in block.ranges:
                 self.messages_in[sources[each.source]] += each.end - each.first
             if block.ranges:
-                # One without messages only shows that all is well; the first of all waits until classes are loaded.
+                # Blocks without messages are heartbeats, and the first one includes the loading of classes.
                 self.delays.add(max(time.time_ns() - block.time_ns, 0) / 1e9)
 
     def sent(self, sink: str, messages: int, size: int) -> None:
-        """Count what a sink was sent."""
+        """Count what was sent to a sink."""
         with self._lock:
             self.sent_messages[sink] += messages
             self.sent_bytes[sink] += size
@@ -183,7 +183,7 @@ class Metrics:
             self.commits += 1
 
     def restarted(self) -> None:
-        """Count a start of the query after a failure."""
+        """Count a restart of the query after a failure."""
         with self._lock:
             self.restarts += 1
 
@@ -193,7 +193,7 @@ class Metrics:
         states: Mapping[str, StateSize] | None = None,
         state_files_bytes: int = 0,
     ) -> Snapshot:
-        """Return everything, with what the ingress has said of the sources, and the commits of the states."""
+        """Return all metrics, with those of the sources from the ingress, and of the states from the commits."""
         asked = sources or {}
         with self._lock:
             return Snapshot(

@@ -1,4 +1,4 @@
-"""How to run an application."""
+"""The options of a run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class RunOptions:
 
     home: Path | None = None
     reset: bool = False
-    """Whether to start fresh; what is in the directory is then set aside."""
+    """Whether to start fresh; the contents of the directory are then set aside."""
     skip_damaged: bool = False
-    """Whether to go on without messages in the logs that the disk has damaged."""
+    """Whether to skip damaged messages in the logs."""
     workers: int | None = None
     """The degree of parallelism; by default what the machine or the cluster offers."""
     buckets: int | None = None
     effectively_once: bool = False
-    """Whether blocks are framed with their ids, for receivers that confirm them and drop repeats."""
+    """Whether blocks are framed with their numbers, for receivers that confirm them and drop repeats."""
     on_error: OnError = field(default_factory=OnError)
     epoch_seconds: float | None = None
     """The longest time between two commits."""

@@ -1,4 +1,4 @@
-"""The plan of a run: the topology with every place a chunk can go to numbered, the same in driver and workers."""
+"""The plan of a run: the topology with a numbered route to every destination of a chunk, the same in all processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wallaroo.topology.model import Application, Pipeline, StateComputation
 
 @dataclass(frozen=True)
 class StateLayout:
-    """Where the keys of one state live: its level in the query, and how many buckets it is cut into."""
+    """Where the keys of one state are: its level in the query, and its number of buckets."""
 
     level: int
     buckets: int
@@ -26,10 +26,10 @@ class StateLayout:
 
 @dataclass(frozen=True)
 class Layout:
-    """How an application is cut up. Recorded with the state; the number of buckets is kept as long as the state lives.
+    """How an application is partitioned. Recorded with the state, which keeps its number of buckets.
 
-    `levels` names the states in the order in which messages can meet them; `singles` are those with one object only.
-    `unused` are states that the application had once, and that are kept.
+    `levels` names the states in the order in which messages can reach them; `singles` are those with one object only.
+    `unused` are states that the application no longer has, and that are retained.
     """
 
     levels: tuple[tuple[str, ...], ...]
@@ -38,7 +38,7 @@ class Layout:
     unused: frozenset[str] = frozenset()
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return data that can be written as JSON."""
         return {
             "levels": self.levels,
             "singles": sorted(self.singles),
@@ -48,7 +48,7 @@ class Layout:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Layout:
-        """Return what `as_json` gave; other entries in `data` do not matter.
+        """Return the layout that `as_json` was called on; other entries in `data` are ignored.
 
         >>> layout = Layout((("totals",),), frozenset(), buckets=8)
         >>> Layout.from_json(layout.as_json()) == layout
@@ -83,7 +83,7 @@ def new_layout(pipelines: Sequence[Pipeline], buckets: int) -> Layout:
 
 @dataclass(frozen=True, eq=False)
 class StepRoute:
-    """The way to a state step: its chunks go to the bucket of their keys."""
+    """The route to a state step: its chunks go to the buckets of their keys."""
 
     number: int
     pipeline: Pipeline
@@ -94,7 +94,7 @@ class StepRoute:
 
 @dataclass(frozen=True, eq=False)
 class SinkRoute:
-    """The way to one sink of one pipeline."""
+    """The route to one sink of one pipeline."""
 
     number: int
     pipeline: Pipeline
@@ -102,17 +102,17 @@ class SinkRoute:
 
 
 class Input(TypedDict):
-    """A source as its kind has to know it in a worker, in what JSON has."""
+    """What the kind of a source needs in a worker; can be written as JSON."""
 
     kind: str
     place: Mapping[str, Any]
     log: str
-    """The log's folder; empty on a cluster, where workers need not see it."""
+    """The log's folder; empty on a cluster, where workers need not have access to it."""
 
 
 @dataclass(eq=False)
 class Plan:
-    """All that driver and workers have to agree on in one run of an application."""
+    """Everything that driver and workers have to agree on in one run of an application."""
 
     application: Application
     layout: Layout
@@ -122,9 +122,9 @@ class Plan:
     inputs: dict[str, Input] = field(default_factory=dict)
     """The sources that the application has, by name: those of its pipelines, and its own."""
     sources: list[str] = field(default_factory=list)
-    """The names of the sources by their numbers in the sequence, which also knows some that are gone."""
+    """The names of the sources by their numbers in the sequence, which includes sources that no longer exist."""
     program: Program | None = None
-    """What builds the application in every process; None where the plan stays in one."""
+    """What builds the application in every process; None if the plan is used in one process only."""
     routes: list[StepRoute | SinkRoute] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -139,36 +139,42 @@ class Plan:
 
     @property
     def serializer(self) -> Serializer:
-        """Return what packs the application's messages and states."""
+        """Return the serializer of the application's messages and states."""
         return Serializer(self.serialize, self.deserialize)
 
     def source_config(self, source: str) -> SourceConfig | None:
-        """Return the config of a pipeline's source, None for a source that is no pipeline's."""
+        """Return the config of a pipeline's source, None for a source that belongs to no pipeline."""
         return next((pipeline.source for pipeline in self.application.pipelines if pipeline.name == source), None)
 
     def brings_letters(self, source: str) -> bool:
-        """Tell whether a source has dead letters that are replayed."""
+        """Return whether the messages of a source are replayed dead letters."""
         return source in self.inputs and source_kind_called(self.inputs[source]["kind"]).brings_letters
 
-    def after(self, pipeline: Pipeline, index: int) -> StepRoute | None:
-        """Return the route to the first state step of `pipeline` at or after step `index`, if there is one."""
-        for route in self.routes:
-            if isinstance(route, StepRoute) and route.pipeline is pipeline and route.index >= index:
-                return route
-        return None
+    def to_step(self, pipeline: Pipeline, index: int) -> StepRoute:
+        """Return the route to a state step of `pipeline`."""
+        return next(
+            route
+            for route in self.routes
+            if isinstance(route, StepRoute) and route.pipeline is pipeline and route.index == index
+        )
+
+    def is_first(self, route: StepRoute) -> bool:
+        """Tell whether messages come to a state step straight from the first stage, through no other state."""
+        pipeline = route.pipeline
+        return not any(isinstance(pipeline.steps[each], StateComputation) for each in pipeline.before(route.index))
 
     def sinks_of(self, pipeline: Pipeline) -> list[SinkRoute]:
         """Return the routes to the sinks of `pipeline`."""
         return [r for r in self.routes if isinstance(r, SinkRoute) and r.pipeline is pipeline]
 
     def placement(self, state: str, partitions: int) -> Callable[[int], int]:
-        """Return what says in which of a stage's partitions a bucket of a state is; neighbours are kept together."""
+        """Return a function from a bucket of a state to the partition of its stage; adjacent buckets stay together."""
         buckets = self.layout.states[state].buckets
         alone = zlib.crc32(state.encode()) % partitions
         return lambda bucket: bucket * partitions // buckets if buckets > 1 else alone
 
     def level_of(self, route: int) -> int | None:
-        """Return the level at which a chunk on `route` has work to do, None if it only travels to the driver."""
+        """Return the level at which a chunk on `route` is processed, None if it is only forwarded to the driver."""
         if route < 0:
             return None
         found = self.routes[route]

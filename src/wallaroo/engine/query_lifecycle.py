@@ -1,4 +1,4 @@
-"""The part of a run that Spark does: a session, and in it one life of the query after the other."""
+"""Spark's part of a run: a session, and in it one attempt of the query after the other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from wallaroo.channels import host_and_port, joined
+from wallaroo.channels import format_address, parse_address
 from wallaroo.engine.delivery.collector import Collector, Expected
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.worker_deaths import WorkerDeaths
@@ -19,7 +19,7 @@ from wallaroo.engine.directory.home import Home
 from wallaroo.engine.failure import Failure, Kind
 from wallaroo.engine.plan import Plan
 from wallaroo.engine.spark.driver_address import DriverAddress
-from wallaroo.engine.spark.error_messages import cannot_go_on, failure_of_query, last_words
+from wallaroo.engine.spark.error_messages import cannot_go_on, failure_of_query, jvm_exit_reason
 from wallaroo.engine.spark.query import ON_A_CLUSTER, ON_ONE_MACHINE, REAL_TIME
 from wallaroo.engine.spark.session import SparkOptions, spark_session
 from wallaroo.engine.spark.slots import free_slots_of, slots_of, tasks_of_a_stage, tasks_that_fit
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-_MOST_TASKS_BY_DEFAULT = 8
+_MAX_DEFAULT_TASKS = 8
 _END_SECONDS = 2.0
-"""How long to wait for the line of a worker to end that has made the query fail: it was before Spark could notice."""
+"""How long to wait for the closed connection of the worker that failed: it should close before Spark notices."""
 
 
 class QueryEnvironment(NamedTuple):
-    """What the tasks of the query talk to."""
+    """What the tasks of the query connect to and depend on."""
 
     home: Home
     folder: Path
@@ -51,14 +51,14 @@ class QueryEnvironment(NamedTuple):
     blocks: str
     """Where blocks are handed out."""
     messages: str
-    """Where messages are fetched from; where it is empty, they are read from the logs of this machine."""
+    """Where messages are fetched from; if empty, they are read from the logs of this machine."""
     notes: Path | None
-    reach: DriverAddress | None
-    """Where the workers of a cluster find this machine; None where all of them are here."""
+    driver_address: DriverAddress | None
+    """Where the workers of a cluster connect to this machine; None if all workers are on it."""
 
 
 class QueryLifecycle:
-    """Spark's session and query, both of which are replaced when they are lost."""
+    """Spark's session and query, both of which are restarted when they are lost."""
 
     def __init__(
         self, plan: Plan, spark: SparkOptions, workers: int | None, around: QueryEnvironment, warn: Notice
@@ -70,25 +70,25 @@ class QueryLifecycle:
         self._warn = warn
         self._stages = len(plan.layout.levels) + 1
         self.learned = False
-        """Whether the last death says more than what was known before."""
+        """Whether the last death of a worker has given new information."""
         self._opened = contextlib.ExitStack()
         self._java = around.java
         self._ref = PlanRef.write(plan, around.home.for_spark / "plan.json")
-        self._tasks = self._most_tasks = workers or cores(spark.master)
+        self._tasks = self._max_tasks = workers or cores(spark.master)
         if not spark.local:
             self._ref = self._ref.with_parcel()
 
     def start(self) -> None:
-        """Start Spark, and the first life of the query."""
+        """Start Spark, and the first attempt of the query."""
         self._start_session()
         if not self._spark.local:
             context = self._session.sparkContext
             self._tasks = tasks_of_a_stage(lambda: slots_of(context), self._stages, self._asked)
-            self._most_tasks = self._tasks
+            self._max_tasks = self._tasks
         self._start_query()
 
     def start_again(self) -> None:
-        """Start the query again from the last commit; Spark, too, where it is gone."""
+        """Restart the query from the last commit, and Spark, too, if it is gone."""
         if self.is_active() is None:
             self._opened.close()
             self._start_session()
@@ -103,17 +103,17 @@ class QueryLifecycle:
         self._opened.close()
 
     def is_active(self) -> bool | None:
-        """Tell whether the query runs; None where there is no Spark any more to ask."""
+        """Return whether the query is running; None if Spark's JVM is gone."""
         return _answer_to(lambda: bool(self._query.isActive))
 
     def failure(self) -> Failure:
-        """Return why the query does not run any more; where a worker died, take note of what it was at."""
+        """Return why the query has ended; if a worker died, record what it was doing."""
         self.learned = False
         told = _answer_to(lambda: failure_of_query(self._query))
         if told is None:
-            return Failure(Kind.LOST, last_words(self._around.home))
+            return Failure(Kind.LOST, jvm_exit_reason(self._around.home))
         if told.kind != Kind.LOST:
-            return told  # The JVM has failed by itself, and has ended the workers.
+            return told  # The JVM itself has failed, and has killed the workers.
         end = self._around.collector.first_end(_END_SECONDS)
         if end is None:
             return told
@@ -126,7 +126,7 @@ class QueryLifecycle:
     def _start_session(self) -> None:
         spark, around = self._spark, self._around
         if spark.local:
-            # All tasks of all stages run at the same time. The second number is that of attempts at a task.
+            # All tasks of all stages run at the same time. The second number is the number of attempts per task.
             spark = replace(spark, master=f"local[{self._tasks * self._stages},1]")
         spark = replace(spark, conf=REAL_TIME | (ON_ONE_MACHINE if spark.local else ON_A_CLUSTER) | spark.conf)
         name = self._plan.application.name
@@ -146,8 +146,8 @@ class QueryLifecycle:
         around = self._around
         attempt = secrets.token_hex(8)
         address = around.collector.address
-        if around.reach:
-            address = joined(around.reach.told, host_and_port(address)[1])
+        if around.driver_address:
+            address = format_address(around.driver_address.advertised, parse_address(address)[1])
             self._fit_to_cluster()
         start = around.egress.begin(attempt, self._expected())
         self._session.conf.set("spark.sql.shuffle.partitions", self._tasks)
@@ -163,26 +163,26 @@ class QueryLifecycle:
             messages=around.messages,
             notes=str(around.notes or ""),
         )
-        # Spark's own notes of where it is are of no use behind this attempt: the commit says where to begin.
+        # Spark's own checkpoint is useless after this attempt: the commit has the position to start from.
         notes = around.folder / "query" / attempt
         self._query: StreamingQuery = start_query(self._session, settings, around.blocks, start, notes)
 
     def _fit_to_cluster(self) -> None:
-        """Wait until the tasks of the last attempt are gone; if executors are gone for good, go on with fewer tasks."""
+        """Wait until the tasks of the last attempt have ended; if executors stay lost, continue with fewer tasks."""
         context = self._session.sparkContext
-        tasks = tasks_that_fit(lambda: free_slots_of(context), self._stages, self._most_tasks)
+        tasks = tasks_that_fit(lambda: free_slots_of(context), self._stages, self._max_tasks)
         if not tasks:
             raise cannot_go_on("the cluster has no room for it any more", self._around.home)
         if tasks < self._tasks:
-            self._warn(f"Each stage goes on with {tasks} of {self._most_tasks} workers: the cluster has lost cores.")
+            self._warn(f"Each stage goes on with {tasks} of {self._max_tasks} workers: the cluster has lost cores.")
         self._tasks = tasks
 
     def _expected(self) -> Expected:
-        """Return what the tasks of the next attempt hand in."""
+        """Return what the tasks of the next attempt will send."""
         plan, levels, tasks = self._plan, self._stages - 1, self._tasks
 
         def owner(name: BucketName) -> tuple[int, int] | None:
-            # A state that is no longer used is kept, and nobody's.
+            # A state that is no longer used is retained, and has no owner.
             state = plan.layout.states.get(name[0])
             return None if state is None else (state.level, plan.placement(name[0], tasks)(name[1]))
 
@@ -190,7 +190,7 @@ class QueryLifecycle:
 
 
 def _answer_to(question: Callable[[], Answer]) -> Answer | None:
-    """Return what Spark answers, None where it is gone, or goes meanwhile."""
+    """Return Spark's answer, None if its JVM is gone."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with Spark, which only a run needs
 
     try:
@@ -200,10 +200,10 @@ def _answer_to(question: Callable[[], Answer]) -> Answer | None:
 
 
 def cores(master: str) -> int:
-    """Return how many tasks a stage has on one machine, where nobody says.
+    """Return the default number of tasks of a stage on one machine.
 
     >>> cores("local[3]")
     3
     """
     named = re.fullmatch(r"local\[(\d+)\]", master)
-    return int(named[1]) if named else min(os.cpu_count() or 1, _MOST_TASKS_BY_DEFAULT)
+    return int(named[1]) if named else min(os.cpu_count() or 1, _MAX_DEFAULT_TASKS)

@@ -1,7 +1,7 @@
-"""Failures that pass: what to wait for, and for how long, before a query that has failed is started again.
+"""Transient failures: what to wait for, and for how long, before a failed query is restarted.
 
-A full disk is waited for as long as it takes. Workers that died, or an ingress that did not answer, get a few more
-tries. A message that kills its worker again and again is found meanwhile, and left out.
+On a full disk the run waits for as long as it takes. After a death of a worker, or if the ingress does not answer, the
+query is retried a few times. A message that kills its worker repeatedly is identified meanwhile, and skipped.
 """
 
 from __future__ import annotations
@@ -15,94 +15,94 @@ from wallaroo.backoff import Backoff
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.failure import Failure, Kind
 from wallaroo.engine.spark.error_messages import cannot_go_on
-from wallaroo.files import room_in, takes_nothing
+from wallaroo.files import free_space, is_full
 from wallaroo.notices import Notice
 
 ENOUGH_ROOM = 16 << 20
-"""How many bytes must be free before a query is started again: with less, it would soon fail for the same reason."""
+"""How many bytes must be free before a query is restarted: with less, it would soon fail for the same reason."""
 
-_TRIES = 4
-_MOST_FATAL_CALLS = 10
-_MOST_LESSONS = 3 * _MOST_FATAL_CALLS
-"""How many failures in a row may teach something: that a call is fatal is known after three deaths."""
+_MAX_RETRIES = 4
+_MAX_FATAL_CALLS = 10
+_MAX_LESSONS = 3 * _MAX_FATAL_CALLS
+"""How many failures in a row may give new information: it takes three deaths to identify a fatal call."""
 _LONGEST_PAUSE = 30.0
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _TRY_ANYWAY_SECONDS = 60.0
 
 
 class RestartPolicy:
-    """Decides for each failure of a run's query whether, and when, the query may start again."""
+    """Decides for each failure of a run's query whether, and when, the query is restarted."""
 
     def __init__(self, home: Home, folders: Sequence[Path], interrupted: threading.Event, notice: Notice) -> None:
         self._home = home
         self._folders = [home.path, *folders]
         self._interrupted = interrupted
         self._notice = notice
-        self._trouble = ""
-        self._tries = 0
+        self._disruption = ""
+        self._retries = 0
         self._lessons = 0
         self._waits = 0
         self._done = 0
         self._fatal_in_a_row = 0
-        """How many calls have been found to be fatal without a block being delivered in between."""
+        """How many calls have been identified as fatal without a delivered block in between."""
         self._known_calls: set[str] = set()
 
-    def passes(self, failure: Failure) -> bool:
-        """Tell whether the cause of a failure may go away by itself, or with a little help, while the run goes on."""
+    def is_transient(self, failure: Failure) -> bool:
+        """Return whether a failure is transient: its cause may go away, or be removed, while the run continues."""
         return failure.kind != Kind.FINAL or self._full_folder() is not None
 
     def wait(
         self, failure: Failure, done: int, fatal_calls: Mapping[str, str] | None = None, *, learned: bool = False
     ) -> bool:
-        """Return true when the query may start again, and false when the run is asked to stop instead.
+        """Wait before a restart; return true to restart the query, and false if the run is asked to stop instead.
 
-        `done` is how many blocks have been delivered so far, and `fatal_calls` which calls, with their steps, are left
-        out from now on, for workers have died at them: with each of both the tries begin anew. A failure from which
-        something was `learned` is no try, and there is nothing to wait for.
+        `done` is the number of blocks delivered so far. `fatal_calls` are the calls, with their steps, that will be
+        skipped because workers have died in them. More blocks or new fatal calls reset the number of retries. A failure
+        that has given new information (`learned`) does not count as a retry, and needs no wait.
 
         Raises:
-            WallarooError: The failure is not one that passes, or it came too often, or for too many messages.
+            WallarooError: The failure is not transient, or happened too often, or for too many messages.
         """
         self.progress(done)
-        if failure.kind == Kind.NO_ROOM or (failure.kind == Kind.LOST and any(map(takes_nothing, self._folders))):
-            # Spark does not tell the one from the other.
+        if failure.kind == Kind.NO_ROOM or (failure.kind == Kind.LOST and any(map(is_full, self._folders))):
+            # Spark does not distinguish a full disk from other failures.
             self._waits += 1
-            return self._room_comes(failure.text)
-        self._take_note_of(fatal_calls or {})
+            return self._wait_for_space(failure.text)
+        self._report_fatal_calls(fatal_calls or {})
         if learned:
             self._lessons += 1
         else:
-            self._tries += 1
-        if not self.passes(failure) or self._tries > _TRIES or self._lessons > _MOST_LESSONS:
+            self._retries += 1
+        if not self.is_transient(failure) or self._retries > _MAX_RETRIES or self._lessons > _MAX_LESSONS:
             raise cannot_go_on(failure.text, self._home)
         if self._full_folder():
             # Not everything that fails on a full disk says why.
-            return self._room_comes(failure.text)
+            return self._wait_for_space(failure.text)
         self._tell(f"Processing failed: {failure.text.rstrip('.')}. It goes on from the last commit; nothing is lost.")
-        return not self._interrupted.wait(0 if learned else _pause(self._tries))
+        return not self._interrupted.wait(0 if learned else _pause(self._retries))
 
     def hold_up(self, reason: str) -> None:
-        """Say what keeps outputs from being recorded, while they wait until they can be."""
+        """Report why outputs cannot be recorded, while they wait."""
         self._tell(self._what_is_full(reason))
 
     def progress(self, done: int) -> None:
-        """Take note of how many blocks have been delivered, and say so if that ends a trouble."""
+        """Record how many blocks have been delivered; report it if that ends a disruption."""
         if done == self._done:
             return
         self._done = done
-        self._tries = self._lessons = self._waits = self._fatal_in_a_row = 0
-        if self._trouble:
-            self._trouble = ""
+        self._retries = self._lessons = self._waits = self._fatal_in_a_row = 0
+        if self._disruption:
+            self._disruption = ""
             self._notice("The application goes on.")
 
-    def _take_note_of(self, fatal_calls: Mapping[str, str]) -> None:
-        """Tell which messages have been found to be fatal since the last time; too many are the program's fault."""
+    def _report_fatal_calls(self, fatal_calls: Mapping[str, str]) -> None:
+        """Report newly identified fatal calls; too many of them are a fault of the program."""
         for call in fatal_calls.keys() - self._known_calls:
             self._known_calls.add(call)
             self._fatal_in_a_row += 1
-            self._tries = 0
+            self._retries = 0
             step = fatal_calls[call]
-            if self._fatal_in_a_row >= _MOST_FATAL_CALLS:
+            if self._fatal_in_a_row >= _MAX_FATAL_CALLS:
                 raise cannot_go_on(
                     f"{self._fatal_in_a_row} messages in a row have killed their workers, the last at {step}",
                     self._home,
@@ -110,16 +110,16 @@ class RestartPolicy:
             self._notice(f"A message has killed its worker, twice, at {step}: it becomes a dead letter.")
 
     def _full_folder(self) -> Path | None:
-        return next((folder for folder in self._folders if room_in(folder) < ENOUGH_ROOM), None)
+        return next((folder for folder in self._folders if free_space(folder) < ENOUGH_ROOM), None)
 
-    def _room_comes(self, reason: str) -> bool:
-        """Wait for room. Now and then it is tried without: what is too little for one application may do for this."""
+    def _wait_for_space(self, reason: str) -> bool:
+        """Wait for disk space; restart after a while even without: the required amount is only an estimate."""
         self._tell(self._what_is_full(reason))
         deadline = time.monotonic() + _TRY_ANYWAY_SECONDS
-        if self._interrupted.wait(_pause(self._waits + self._tries)):
+        if self._interrupted.wait(_pause(self._waits + self._retries)):
             return False
         while self._full_folder() and time.monotonic() < deadline:
-            if self._interrupted.wait(_LOOK_SECONDS):
+            if self._interrupted.wait(_POLL_SECONDS):
                 return False
         return True
 
@@ -129,9 +129,9 @@ class RestartPolicy:
         return f"{where} The application waits for room there; nothing is lost."
 
     def _tell(self, text: str) -> None:
-        """Say what the trouble is, once as long as it lasts."""
-        if text != self._trouble:
-            self._trouble = text
+        """Report a disruption, once while it lasts."""
+        if text != self._disruption:
+            self._disruption = text
             self._notice(text)
 
 

@@ -1,4 +1,4 @@
-"""What a run opens, in this order: the directory, the ingress, the egress, Spark, and the query."""
+"""The startup of a run, in this order: the directory, the ingress, the egress, Spark, and the query."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wallaroo.channels import joined
+from wallaroo.channels import format_address
 from wallaroo.connectors.registry import source_kind
 from wallaroo.connectors.replay.kind import ReplaySourceConfig
 from wallaroo.engine.delivery.collector import Collector
@@ -19,12 +19,12 @@ from wallaroo.engine.delivery.progress import ReportedProgress
 from wallaroo.engine.delivery.worker_deaths import WorkerDeaths
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import COMMIT, Home
-from wallaroo.engine.directory.resume import Fit, check_work_left, layout_for, skip_what_is_damaged, start_fresh
+from wallaroo.engine.directory.resume import ResumedLayout, check_work_left, layout_for, skip_damage, start_fresh
 from wallaroo.engine.directory.run_folder import run_folder
 from wallaroo.engine.options import RunOptions
 from wallaroo.engine.plan import Input, Layout, Plan
 from wallaroo.engine.query_lifecycle import QueryEnvironment, QueryLifecycle
-from wallaroo.engine.spark.driver_address import reach
+from wallaroo.engine.spark.driver_address import driver_address
 from wallaroo.engine.spark.java import java_home
 from wallaroo.engine.spark.memory import fitting_limits
 from wallaroo.engine.transport.plan_file import own_serializers
@@ -33,19 +33,19 @@ from wallaroo.ingress.config import EPOCH_SECONDS, IngressConfig, SourceEndpoint
 from wallaroo.ingress.process import IngressProcess
 from wallaroo.ingress.sequence import known_names
 from wallaroo.notices import Notice
-from wallaroo.permissions import stranger
+from wallaroo.permissions import untrusted_reason
 from wallaroo.program import Program
 from wallaroo.sizes import readable_size
 from wallaroo.topology.model import REPLAYS, Application
 
 BUCKETS = 128
-"""Into how many parts a partitioned state is cut: so many tasks can share it."""
+"""The number of buckets of a partitioned state, and so the maximum number of tasks that can share it."""
 _SHORTEST_EPOCH = 0.2
-"""In seconds. The change from one epoch to the next takes about as long."""
+"""In seconds. The change from one epoch to the next takes about this long."""
 
 
 class Parts(NamedTuple):
-    """What a run consists of."""
+    """The parts of a run."""
 
     commits: Commits
     ingress: IngressClient
@@ -58,12 +58,12 @@ class _Ingress(NamedTuple):
     client: IngressClient
     control_path: str
     workers: str
-    """Where workers on other machines find it; empty where there are none."""
+    """The address for workers on other machines; empty if there are none."""
 
 
 @dataclass
 class Startup:
-    """Opens all parts of a run. What is opened is closed by `cleanup`, in the opposite order."""
+    """Opens all parts of a run. `cleanup` closes them in reverse order."""
 
     application: Application
     program: Program
@@ -71,33 +71,33 @@ class Startup:
     home: Home
     cleanup: contextlib.ExitStack
     stopping: threading.Event
-    """Set when sinks are not to wait for their receivers any more."""
+    """Set when sinks must no longer wait for their receivers."""
     say: Notice
     warn: Notice
 
     def __post_init__(self) -> None:
         self._token = secrets.token_hex(16)
-        self._reach = None if self.options.spark.local else reach(self.options.spark)
+        self._driver_address = None if self.options.spark.local else driver_address(self.options.spark)
         self._sources: dict[str, Any] = {pipeline.name: pipeline.source for pipeline in self.application.pipelines}
         self._sources[REPLAYS] = ReplaySourceConfig(str(self.home.replays))
 
     def open(self) -> Parts:
-        """Open everything up to the query, which then runs."""
+        """Open everything, and start the query."""
         limits = fitting_limits(self.options.limits, self.options.spark)
         self._prepare_directory()
         folder = self.cleanup.enter_context(run_folder())
-        self._warn_of_strangers(folder)
+        self._warn_if_untrusted(folder)
         self.home.link_from(folder)
         commits = Commits(self.home.path / COMMIT, self.home.states)
-        fit = layout_for(self.home, self.application, self.options.buckets or BUCKETS)
-        check_work_left(self.home, commits, self._sources, fit.gone, self.say)
-        self._record(fit)
+        resumed = layout_for(self.home, self.application, self.options.buckets or BUCKETS)
+        check_work_left(self.home, commits, self._sources, resumed.gone, self.say)
+        self._record(resumed)
         java = java_home(self.home.for_spark, self.warn)
         ingress = self._open_ingress(folder, commits, replace(self.options, limits=limits))
         self.say(f"  state in    {self.home.path}" + (" (going on where it stopped)" if commits.block else ""))
-        plan = self._plan(fit.layout)
+        plan = self._plan(resumed.layout)
         deaths = WorkerDeaths()
-        notes = None if self._reach else folder / "notes"
+        notes = None if self._driver_address else folder / "notes"
         collector = self._open_hand_ins(folder, commits, deaths, notes)
         egress = self._open_egress(plan, commits, collector, ingress)
         around = QueryEnvironment(
@@ -111,11 +111,11 @@ class Startup:
             blocks=ingress.workers or ingress.control_path,
             messages=ingress.workers,
             notes=notes,
-            reach=self._reach,
+            driver_address=self._driver_address,
         )
         processing = QueryLifecycle(plan, self.options.spark, self.options.workers, around, self.warn)
         self.cleanup.callback(processing.close)
-        # Comes before that: a sink that waits for its receiver would keep the query from stopping.
+        # Is called before that: a sink that waits for its receiver would keep the query from stopping.
         self.cleanup.callback(self.stopping.set)
         processing.start()
         egress.start()
@@ -124,24 +124,24 @@ class Startup:
     def _prepare_directory(self) -> None:
         self.home.open()
         self.cleanup.callback(self.home.close)
-        self._warn_of_strangers(self.home.path)
+        self._warn_if_untrusted(self.home.path)
         if self.options.reset:
             start_fresh(self.home, self.say)
-        self.home.recorded_layout()  # Nothing is touched in a directory of another version's.
+        self.home.recorded_layout()  # Changes nothing in a directory of another version.
         if self.options.skip_damaged:
-            skip_what_is_damaged(self.home, map(self.home.log_of, self._sources), self.warn)
+            skip_damage(self.home, map(self.home.log_of, self._sources), self.warn)
 
-    def _warn_of_strangers(self, folder: Path) -> None:
-        # Nothing to refuse: in a container, volumes are often open to all, and nobody else is there.
-        if why := stranger(folder):
+    def _warn_if_untrusted(self, folder: Path) -> None:
+        # Only a warning: in a container, volumes are often writable for all, and there are no other users.
+        if why := untrusted_reason(folder):
             self.warn(f"Careful: {why}, and who can write there can put something else in the place of {folder}.")
 
-    def _record(self, fit: Fit) -> None:
-        if fit.change:
-            self.say(f"  changed     {fit.change}")
-        if self.options.buckets and self.options.buckets != fit.layout.buckets:
-            self.say(f"  kept        {fit.layout.buckets} buckets: the state was made with them")
-        self.home.record_layout(self.application.name, fit.layout)
+    def _record(self, resumed: ResumedLayout) -> None:
+        if resumed.change:
+            self.say(f"  changed     {resumed.change}")
+        if self.options.buckets and self.options.buckets != resumed.layout.buckets:
+            self.say(f"  kept        {resumed.layout.buckets} buckets: the state was made with them")
+        self.home.record_layout(self.application.name, resumed.layout)
 
     def _open_ingress(self, folder: Path, commits: Commits, options: RunOptions) -> _Ingress:
         with contextlib.closing(Ledger(self.home.ledger)) as ledger:
@@ -155,7 +155,7 @@ class Startup:
             program=self.program.instructions(self.application),
             known_block=known,
             epoch_seconds=max(options.epoch_seconds or EPOCH_SECONDS, _SHORTEST_EPOCH),
-            workers_host=self._reach.bind if self._reach else "",
+            workers_host=self._driver_address.bind if self._driver_address else "",
         )
         process = IngressProcess(config, self.warn, self.home.lock)
         addresses = process.start()
@@ -165,7 +165,7 @@ class Startup:
         if options.limits.max_message_size < self.options.limits.max_message_size:
             size = readable_size(options.limits.max_message_size)
             self.say(f"  limited     to messages of {size}: there is too little memory for larger ones")
-        workers = joined(self._reach.told, process.workers_port) if self._reach else ""
+        workers = format_address(self._driver_address.advertised, process.workers_port) if self._driver_address else ""
         return _Ingress(IngressClient(config.control_path, self._token), config.control_path, workers)
 
     def _endpoints(self, commits: Commits) -> list[SourceEndpoint]:
@@ -176,8 +176,8 @@ class Startup:
 
     def _input(self, name: str, config: Any) -> Input:
         kind = source_kind(config)
-        # On a cluster, messages are fetched: workers there need not see the logs.
-        log = "" if self._reach else str(self.home.log_of(name))
+        # On a cluster, messages are fetched over the network: workers need no access to the logs.
+        log = "" if self._driver_address else str(self.home.log_of(name))
         return Input(kind=kind.name, place=kind.place(config), log=log)
 
     def _plan(self, layout: Layout) -> Plan:
@@ -194,7 +194,7 @@ class Startup:
     def _open_hand_ins(self, folder: Path, commits: Commits, deaths: WorkerDeaths, notes: Path | None) -> Collector:
         if notes is not None:
             notes.mkdir(mode=0o700)
-        address = joined(self._reach.bind, 0) if self._reach else f"{folder}/outputs"
+        address = format_address(self._driver_address.bind, 0) if self._driver_address else f"{folder}/outputs"
         collector = Collector(address, self._token, commits, deaths, notes)
         self.cleanup.callback(collector.close)
         return collector

@@ -1,4 +1,4 @@
-"""Heads of buckets: what names the durable entries of a state, in the commit and on the way there."""
+"""Heads of buckets: they refer to the durable entries of a state, in the commit and in the reports for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Place(NamedTuple):
-    """Where an entry lies."""
+    """Where an entry is stored."""
 
     file: str
     offset: int
@@ -21,12 +21,12 @@ class StoredHead(NamedTuple):
     places: dict[int, Place]
 
     def as_json(self) -> list[Any]:
-        """Return it as JSON has it."""
+        """Return data that can be written as JSON."""
         return [self.head.decode(), [[number, *place] for number, place in self.places.items()]]
 
     @classmethod
     def from_json(cls, data: list[Any]) -> StoredHead:
-        """Return what `as_json` gave.
+        """Return the head that `as_json` was called on.
 
         >>> head = StoredHead(b"{}", {3: Place("a", 7)})
         >>> StoredHead.from_json(head.as_json()) == head
@@ -40,7 +40,7 @@ BucketName = tuple[str, int]
 
 
 def entry_sizes(head: bytes) -> list[int]:
-    """Return the size of each entry that a head names.
+    """Return the size of each entry that a head refers to.
 
     >>> entry_sizes(BucketHead(2, [b""], [(1, 70), (2, 5)]).dump())
     [70, 5]
@@ -59,27 +59,27 @@ class BucketHead:
 
     @classmethod
     def load(cls, data: bytes | None) -> BucketHead:
-        """Return what `dump` gave; for None, the head of a bucket that has never been written."""
+        """Return the head that `dump` was called on; for None, the head of a bucket that was never written."""
         if data is None:
             return cls(0, [b""], [])
         version, tokens, entries = json.loads(data)
         return cls(version, list(map(bytes.fromhex, tokens)), [(number, size) for number, size in entries])
 
     def dump(self) -> bytes:
-        """Return it as bytes."""
+        """Return the head as bytes."""
         return json.dumps([self.version, [token.hex() for token in self.tokens], self.entries]).encode()
 
     def token_at(self, version: int) -> bytes | None:
-        """Return the token of a version, None where it is not remembered any more."""
+        """Return the token of a version, None if it is no longer known."""
         back = self.version - version
         return self.tokens[-1 - back] if 0 <= back < len(self.tokens) else None
 
 
 class StateSize(NamedTuple):
-    """What a state is made of."""
+    """The size of a state."""
 
     buckets: int
-    """How many have ever had a key."""
+    """How many buckets have ever had a key."""
     entries: int
     bytes: int
-    """Of all entries."""
+    """The size of all entries."""

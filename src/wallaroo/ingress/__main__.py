@@ -1,7 +1,7 @@
 """The ingress process: `python -m wallaroo.ingress`, started and supervised by `IngressProcess`.
 
-The configuration comes on standard input, and later a word when it is time to stop; when that ends, the parent has died
-and so does this process.
+It reads the configuration from standard input, and later a line when it has to stop. End of file means that the parent
+has died, and this process exits, too.
 On standard output it writes lines of JSON: `ready` with the addresses or `error`, later `notice`s.
 """
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 class _Output:
-    """The parent's end of standard output."""
+    """The pipe to the parent, which was standard output."""
 
     def __init__(self) -> None:
-        # What a user's decoder prints must not come between our lines.
+        # Output that a user's decoder prints must not mix with our lines.
         self._file = os.dup(1)
         os.dup2(2, 1)
 
@@ -42,12 +42,12 @@ class _Output:
             os.write(self._file, json.dumps(line).encode() + b"\n")
 
     def notice(self, text: str) -> None:
-        """Write a line for a person."""
+        """Write a message for the user."""
         self.write(notice=text)
 
 
 def _read_config() -> IngressConfig:
-    """Read the configuration; what the program prints meanwhile it has already printed in the parent."""
+    """Read the configuration; discard what the program prints meanwhile, as it has already printed it in the parent."""
     screen = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
@@ -55,7 +55,7 @@ def _read_config() -> IngressConfig:
     try:
         return load_config(sys.stdin.buffer)
     finally:
-        with suppress(Exception):  # It may be closed, or anything else, by now.
+        with suppress(Exception):  # The program may have closed or replaced it.
             sys.stdout.flush()
         for stream in (1, 2):
             os.dup2(screen, stream)
@@ -89,7 +89,7 @@ async def _serve(config: IngressConfig, output: _Output) -> None:
 
 
 async def _wait_for_workers(config: IngressConfig, server: IngressServer, opened: ExitStack) -> int:
-    """Listen for workers on other machines, if there are any; return the port, 0 if there are none."""
+    """Listen for workers on other machines, if configured; return the port, otherwise 0."""
     if not config.workers_host:
         return 0
     logs = {source.name: source.log_directory for source in config.sources}
@@ -99,10 +99,10 @@ async def _wait_for_workers(config: IngressConfig, server: IngressServer, opened
 
 
 def main() -> int:
-    """Serve until the parent says stop or dies; return the exit status, which tells the parent the kind of error."""
-    # The end of standard input says the same, but not to a decoder that never returns.
+    """Serve until the parent requests a stop or dies; return the exit status, which tells the kind of error."""
+    # End of file on standard input is not noticed while a decoder hangs.
     end_with_parent()
-    # A Ctrl-C is meant for the parent, which will say what to do.
+    # Ctrl-C is meant for the parent, which then stops this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     output = _Output()
     try:
@@ -118,7 +118,7 @@ def main() -> int:
 
 
 def _within_open_files(config: IngressConfig, output: _Output) -> IngressConfig:
-    """Return the configuration with no more connections than this process may have files open."""
+    """Return the configuration with the number of connections limited by the number of open files."""
     files = allow_many_files()
     wanted = config.limits.max_connections
     possible = connections_within(files, len(config.sources))

@@ -1,4 +1,4 @@
-"""How other processes talk to the ingress process."""
+"""The client for the control socket of the ingress process."""
 
 from __future__ import annotations
 
@@ -16,66 +16,66 @@ from wallaroo.errors import WallarooError
 if TYPE_CHECKING:
     from wallaroo.ingress.source import SourceStatus
 
-PATIENCE_SECONDS = 30.0
-"""How long a client waits for an ingress process that is away: it may be about to be restarted."""
+TIMEOUT_SECONDS = 30.0
+"""How long a client retries while the ingress process does not answer: it may be about to be restarted."""
 
 _ANSWER_SECONDS = 60.0
 
 
-class IngressAwayError(WallarooError):
+class IngressUnavailableError(WallarooError):
     """The ingress process does not answer; it may be about to be restarted."""
 
 
 class IngressClient:
     """Talks to the ingress process over its control socket, from any number of threads.
 
-    A client can be sent to another process: it is only the path and the token, and connects when needed.
+    A client can be pickled: it holds only the path and the token, and connects when needed.
     """
 
-    def __init__(self, control_path: str, token: str, *, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, control_path: str, token: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
         self._control_path = control_path
         self._token = token
-        self._patience = patience
+        self._timeout = timeout
         self._owner = os.getpid()
         self._idle: list[socket.socket] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make_client, (self._control_path, self._token, self._patience)
+        return _make_client, (self._control_path, self._token, self._timeout)
 
     def delivered(self, block: int) -> None:
-        """Say that the outputs of all blocks before `block` have been delivered."""
+        """Report that the outputs of all blocks before `block` have been delivered."""
         self._ask({"op": "delivered", "block": block})
 
     def committed(self, block: int, ends: Mapping[str, int]) -> None:
-        """Say that nobody needs the blocks before `block` any more, nor the messages before these of each source."""
+        """Report that the blocks before `block`, and of each source the messages before these, are committed."""
         self._ask({"op": "committed", "block": block, "offsets": ends})
 
     def end_epoch(self, of: int | None = None) -> int | None:
-        """End the epoch, where a block is given the one that it is in; return where it ends, None if none has begun."""
+        """End the current epoch, or the one of block `of`; return the block where it ends, None without an epoch."""
         block: int | None = self._ask({"op": "end epoch", "of": of})["block"]
         return block
 
     def force(self) -> int:
-        """Have all blocks, and their messages, forced to the disk; return the first that may not be there."""
+        """Have all blocks and their messages synced to disk; return the first block that may not be durable."""
         block: int = self._ask({"op": "force"})["block"]
         return block
 
     def tick(self) -> None:
-        """Have a block without messages."""
+        """Request a block without messages."""
         self._ask({"op": "tick"})
 
     def drain(self) -> dict[str, int]:
-        """Stop accepting, take in what has arrived already, and return how far the logs reach."""
+        """Stop accepting, read what has already arrived, and return where the logs end."""
         ends: dict[str, int] = self._ask({"op": "drain"})["ends"]
         return ends
 
     def status(self, *, within: float | None = None) -> dict[str, SourceStatus]:
-        """Return how each source is doing; `within` so many seconds, where others have no time to wait."""
+        """Return the status of each source; give up after `within` seconds instead of the default timeout."""
         status: dict[str, SourceStatus] = self._ask({"op": "status"}, within)["status"]
         return status
 
     def close(self) -> None:
-        """Close the connections. The client can still be used and connects again."""
+        """Close the connections. The client can still be used, and reconnects."""
         while self._idle:
             self._idle.pop().close()
 
@@ -86,16 +86,16 @@ class IngressClient:
         self.close()
 
     def _ask(self, request: dict[str, Any], within: float | None = None) -> dict[str, Any]:
-        """Send a request and return its answer. All requests may be repeated, so a lost one is."""
+        """Send a request and return its answer. All requests are idempotent, so one that fails is retried."""
         line = json.dumps({**request, "token": self._token}).encode() + b"\n"
-        deadline = time.monotonic() + (self._patience if within is None else within)
+        deadline = time.monotonic() + (self._timeout if within is None else within)
         backoff = Backoff(0.05, longest=1.0)
         while True:
             try:
                 return self._ask_once(line, _ANSWER_SECONDS if within is None else within)
             except (OSError, ValueError) as error:
                 if time.monotonic() + backoff.pause > deadline:
-                    raise IngressAwayError(
+                    raise IngressUnavailableError(
                         f"The process that accepts connections does not answer on {self._control_path} "
                         f"({error}). It is not running, or it belongs to another start of the application."
                     ) from error
@@ -115,9 +115,9 @@ class IngressClient:
         return found
 
     def _connection(self) -> socket.socket:
-        """Return a connection that nobody uses: each request under way has its own."""
+        """Return an idle connection: each request in flight has its own."""
         if self._owner != os.getpid():
-            # A fork shares its parent's connections, and would get the answers to its requests.
+            # A fork shares its parent's connections, and would get the answers to the parent's requests.
             self.close()
             self._owner = os.getpid()
         with suppress(IndexError):
@@ -131,8 +131,8 @@ class IngressClient:
         return connection
 
 
-def _make_client(control_path: str, token: str, patience: float) -> IngressClient:
-    return IngressClient(control_path, token, patience=patience)
+def _make_client(control_path: str, token: str, timeout: float) -> IngressClient:
+    return IngressClient(control_path, token, timeout=timeout)
 
 
 def _read_line(connection: socket.socket) -> bytes:

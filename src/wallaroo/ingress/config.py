@@ -1,4 +1,4 @@
-"""What the ingress process is told when it starts."""
+"""The configuration of the ingress process."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ EPOCH_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class SourceEndpoint:
-    """A source: its kind, with what that says of it (`SourceKind.place`), and the folder of its log.
+    """A source: its kind, the kind's description of it (`SourceKind.place`), and the folder of its log.
 
-    A source without a log keeps there what it has to remember.
+    A source without a log keeps its own files in that folder.
 
-    `name` is the pipeline's. `config` does not travel: it has user code, and the ingress process takes it from the
-    application that it builds. No message gets a number below `known`: the application has had those.
+    `name` is the pipeline's. `config` is not serialized: it contains user code, and the ingress process takes it from
+    the application that it builds. No message gets an index below `known`: the application has already seen those.
     """
 
     name: str
@@ -35,7 +35,7 @@ class SourceEndpoint:
 
 
 def endpoint_of(name: str, config: Any, log_directory: str, known: int = 0) -> SourceEndpoint:
-    """Return what the ingress is told of a source that has this config."""
+    """Return the endpoint of a source with this config."""
     kind = source_kind(config)
     return SourceEndpoint(name, kind.name, kind.place(config), log_directory, config, known)
 
@@ -44,8 +44,8 @@ def endpoint_of(name: str, config: Any, log_directory: str, known: int = 0) -> S
 class IngressConfig:
     """Everything the ingress process needs to know.
 
-    Whoever knows `token` may use the control socket at `control_path`. A segment of a log has at most about
-    `segment_bytes`, and fewer where the log's limit is small.
+    Clients of the control socket at `control_path` authenticate with `token`. A segment of a log has at most about
+    `segment_bytes`, and fewer if the log's limit is small.
     """
 
     sources: list[SourceEndpoint]
@@ -55,15 +55,15 @@ class IngressConfig:
     """The folder of the sequence."""
     limits: Limits = field(default_factory=Limits)
     known_block: int = 0
-    """No block gets a number below this: the application has seen those."""
+    """No block gets a number below this: the application has already seen those."""
     epoch_seconds: float = EPOCH_SECONDS
     """The longest time between two commits."""
     workers_host: str = ""
-    """Where workers on other machines are waited for (`wallaroo.ingress.worker_server`); nowhere, if it is empty."""
+    """Where to listen for workers on other machines (`wallaroo.ingress.worker_server`); empty if there are none."""
     workers_port: int = 0
     segment_bytes: int = SEGMENT_BYTES
     program: Instructions | None = None
-    """How the application is built, which has the decoders; not needed where no source has one."""
+    """How to build the application, which has the decoders; not needed if no source has one."""
 
 
 def dump_config(config: IngressConfig) -> bytes:
@@ -78,13 +78,13 @@ def load_config(stream: BinaryIO) -> IngressConfig:
     """Read a configuration, and build the application whose decoders it needs.
 
     Raises:
-        ApplicationError: The application cannot be built, or is not the one that machida has.
+        ApplicationError: The application cannot be built, or differs from the one that machida has built.
     """
     told = json.loads(stream.readline())
     limits = told.pop("limits")
     limits = Limits(**{**limits, "chosen": frozenset(limits["chosen"])})
     configs = _configs_of(told["program"])
-    # Not all sources are a pipeline's: there is also that of the replays, which has no user code.
+    # Not every source belongs to a pipeline: the one for replayed dead letters does not, and has no user code.
     sources = [SourceEndpoint(config=configs.get(source["name"]), **source) for source in told.pop("sources")]
     return IngressConfig(sources=sources, limits=limits, **told)
 

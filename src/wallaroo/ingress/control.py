@@ -1,4 +1,4 @@
-"""The control channel: lines of JSON over a Unix socket that only this user may open."""
+"""The control channel: lines of JSON over a Unix socket that only this user can open."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.errors import WallarooError
-from wallaroo.ingress.sequencer import Line, Sequencer
+from wallaroo.ingress.sequencer import ReaderChannel, Sequencer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ class ControlChannel:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen. A socket that a process left behind at the same path is replaced."""
+        """Listen. A stale socket at the same path is replaced."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._path.unlink(missing_ok=True)
         previous = os.umask(0o777 & ~_SOCKET_MODE)
@@ -46,7 +46,7 @@ class ControlChannel:
             os.umask(previous)
 
     def close(self) -> None:
-        """Stop to listen and remove the socket."""
+        """Stop listening and remove the socket."""
         if self._server is not None:
             self._server.close()
             self._path.unlink(missing_ok=True)
@@ -60,11 +60,11 @@ class ControlChannel:
                 answer = await self._answer(request)
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
-        except NOT_OURS:
-            # A client of ours asks again.
+        except REQUEST_ERRORS:
+            # Our own clients retry.
             pass
         except asyncio.CancelledError:
-            # The process ends. Passed on, this would end as a traceback on the screen.
+            # The process is shutting down. Re-raised, this would print a traceback.
             pass
         finally:
             writer.close()
@@ -94,18 +94,18 @@ class ControlChannel:
         return {}
 
     def _positions(self, request: dict[str, Any]) -> Iterator[tuple[Source, int]]:
-        """Yield the positions in a request; an application may still know sources that it no longer has."""
+        """Yield the positions in a request, without those of sources that the application no longer has."""
         for name, index in request["offsets"].items():
             if name in self._ingress.sources:
                 yield self._ingress.sources[name], index
 
 
-NOT_OURS = (ValueError, KeyError, TypeError, AttributeError, OSError)
-"""What is raised by requests that are not one of our clients', by clients that have gone, by a disk that is full."""
+REQUEST_ERRORS = (ValueError, KeyError, TypeError, AttributeError, OSError)
+"""What is raised by malformed requests, by clients that have disconnected, and by a full disk."""
 
 
 async def next_request(reader: asyncio.StreamReader, token: bytes) -> dict[str, Any] | None:
-    """Return the next request, None at the end, or where it does not have the token."""
+    """Return the next request, None at the end of the stream, or if it does not have the token."""
     line = await reader.readline()
     if not line.endswith(b"\n"):
         return None
@@ -116,8 +116,8 @@ async def next_request(reader: asyncio.StreamReader, token: bytes) -> dict[str, 
 async def hand_out(
     sequencer: Sequencer, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Hand blocks to a reader for as long as it stays."""
-    line = Line(writer.write, writer.close)
+    """Hand out blocks to a reader until it disconnects."""
+    line = ReaderChannel(writer.write, writer.close)
     number = request["reader"]
     sequencer.join(request["attempt"], number, request["readers"], request["start"], line)
     try:

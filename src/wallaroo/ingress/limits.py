@@ -1,4 +1,4 @@
-"""Limits of the ingress: how much its sources take at the most, and how many files it may have open."""
+"""Limits of the ingress: how much its sources accept, and how many files it may have open."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ _SMALLEST_SEGMENT = 64 << 10
 
 @dataclass(frozen=True)
 class Limits:
-    """What senders can make an application keep. Beyond it connections are closed, or senders have to wait."""
+    """How much senders can make an application store. Beyond it, connections are closed or senders are throttled."""
 
     max_message_size: int = MAX_MESSAGE_SIZE
-    """The largest payload: a longer one is more likely a sender that frames in another way."""
+    """The largest payload: a longer one more likely comes from a sender with a different framing."""
     max_connections: int = 10_000
     """How many senders may be connected to a source at once."""
     max_log: int = 1 << 30
-    """How many bytes the files of a source's log take on the disk before its senders have to wait."""
+    """How many bytes the files of a source's log take on disk before its senders are throttled."""
     max_unfinished: int = 256 << 20
-    """How many bytes of messages that have not come completely are kept in memory before connections take turns."""
+    """How many bytes of incomplete messages are kept in memory before connections take turns."""
     chosen: frozenset[str] = frozenset()
-    """The names of those that somebody has chosen. The others may be less where there is too little memory."""
+    """The names of the limits that the user has set. The others may be lowered if there is too little memory."""
 
     @property
     def segment_bytes(self) -> int:
-        """Return how large a part of the log may be that can only be deleted as a whole: a small one of its limit."""
+        """Return how large a segment, the unit of deletion, may be: a small part of the log's limit."""
         return max(self.max_log // 8, _SMALLEST_SEGMENT)
 
 
 ACCEPTED_AT_ONCE = 64
-"""How many connections a source accepts before those that are open get their turn again."""
+"""How many connections a source accepts before the open ones are read again."""
 
 _ENOUGH = 1 << 20
-_MACOS_MOST = 10_240
+_MACOS_MAX = 10_240
 _FOR_THE_PROCESS = 64
-# Logs, indices, sockets that listen; and connections that have been accepted but not yet counted, over a few turns.
+# Logs, indices, listening sockets; and connections that are accepted but not yet counted, over a few iterations.
 _FOR_A_SOURCE = 16 + 4 * ACCEPTED_AT_ONCE
 
 
 def allow_many_files() -> int:
-    """Raise the limit of open files as far as it goes without asking an administrator, and return it."""
+    """Raise the soft limit of open files as far as possible without privileges, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _ENOUGH if hard == resource.RLIM_INFINITY else hard
-    # macOS says that there is no limit, and refuses more than this.
-    for wanted in (most, min(most, _MACOS_MOST)):
+    # macOS reports no limit, but rejects values above this.
+    for wanted in (most, min(most, _MACOS_MAX)):
         if soft != resource.RLIM_INFINITY and wanted > soft:
             with suppress(ValueError, OSError):
                 resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
@@ -56,7 +56,7 @@ def allow_many_files() -> int:
 
 
 def connections_within(files: int, sources: int) -> int:
-    """Return how many connections each source can have if the process may have so many files open.
+    """Return how many connections each source can have if the process may have `files` files open.
 
     >>> connections_within(20_000, sources=1) > 10_000 > connections_within(20_000, sources=2)
     True

@@ -1,4 +1,4 @@
-"""A source with a log: appends what its intake receives, and lets it wait where the log cannot take it."""
+"""A source with a log: appends what its intake receives, and holds the intake back while the log cannot accept more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from wallaroo.files import room_in
+from wallaroo.files import free_space
 from wallaroo.ingress.log import LogWriter
 from wallaroo.ingress.log.reader import LogReader
 from wallaroo.ingress.source import Source, SourceStatus
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from wallaroo.ingress.config import SourceEndpoint
 
 SYNC_SECONDS = 1.0
-"""How often a log is forced to the disk: what is older survives a power failure."""
+"""How often a log is synced to disk: older messages survive a power failure."""
 
 ROOM_LEFT = 32 << 20
-"""How many bytes of its disk a log leaves to the rest of the application."""
+"""How many bytes of free disk space a log leaves to the rest of the application."""
 
 RETRY_SECONDS = 1.0
-"""How often a log that could not be written is tried again."""
+"""How often a failed write to a log is retried."""
 
 
 class LoggedSource(Source):
-    """Appends what its intake receives to a log, and holds that back when it cannot keep up.
+    """Appends what its intake receives to a log, and applies back pressure to the intake.
 
-    There are two reasons to hold back: the log has reached its limit, or the disk does not take more. In the
-    second case what was already read waits in memory: nothing that left the sender's socket is lost.
+    There are two reasons for back pressure: the log has reached its limit, or the disk is full or fails. In the
+    second case messages that were already read wait in memory: nothing that left the sender's socket is lost.
     """
 
     _told_full = (
@@ -61,7 +61,7 @@ class LoggedSource(Source):
         self._log = LogWriter(self.directory, segment_bytes=min(segment_bytes, self._limits.segment_bytes))
         for text in self._log.dropped:
             self._notice(text)
-        # Before anybody can connect: after a power failure the log may end before what was already processed.
+        # Before any sender can connect: after a power failure the log may end before what was already processed.
         self.advance(endpoint.known)
         self._check_room()
 
@@ -71,7 +71,7 @@ class LoggedSource(Source):
         return self._log.end
 
     def pieces_from(self, index: int, size: int) -> Iterator[tuple[int, int, int]]:
-        """Yield ranges of about `size` bytes, each with what it has, of the messages in the log from `index` on."""
+        """Yield ranges of about `size` bytes, each with its size, of the messages in the log from `index` on."""
         log = LogReader(self.directory)
         while index < self.end:
             end = log.limit(index, size, self.end)
@@ -85,16 +85,16 @@ class LoggedSource(Source):
 
     @property
     def backlog_bytes(self) -> int:
-        """Return how much in the log is not processed yet."""
+        """Return how many bytes in the log are not processed yet."""
         return self._log.bytes_after(max(self._log.committed, self._delivered))
 
     def delivered(self, index: int) -> None:
-        """Take note that what came out of the messages before `index` has been delivered."""
+        """Record that the outputs of the messages before `index` have been delivered."""
         self._delivered = max(self._delivered, index)
 
     @property
     def held_back(self) -> bool:
-        """Return whether the log takes nothing more for now."""
+        """Return whether the log accepts no more messages for now."""
         return self._full or bool(self._unwritten)
 
     @property
@@ -103,7 +103,7 @@ class LoggedSource(Source):
         return not self._unwritten
 
     def status(self) -> SourceStatus:
-        """Return how the source is doing."""
+        """Return the status of the source."""
         return {**super().status(), "start": self._log.start, "log_bytes": self._log.disk_bytes}
 
     def received(self, payloads: list[bytes]) -> None:
@@ -127,7 +127,7 @@ class LoggedSource(Source):
             self._check_room()
 
     def commit(self, index: int) -> None:
-        """Take note that the messages before `index` are processed."""
+        """Record that the messages before `index` are processed."""
         try:
             self._log.delete_before(index)
             self._check_room()
@@ -135,7 +135,7 @@ class LoggedSource(Source):
             self._notice(f"Old messages of {self.name!r} could not be deleted: {error}.")
 
     def advance(self, index: int) -> None:
-        """Make sure that no message gets an index below `index` any more."""
+        """Make sure that no further message gets an index below `index`."""
         end = self._log.end
         if self._log.advance_to(index):
             self._notice(
@@ -144,8 +144,8 @@ class LoggedSource(Source):
             )
 
     def sync(self) -> None:
-        """Force the log to the disk."""
-        self._room = sys.maxsize  # Nothing more will come.
+        """Sync the log to disk."""
+        self._room = sys.maxsize  # No more messages will arrive.
         try:
             self._write_waiting()
             self._log.sync()
@@ -153,12 +153,12 @@ class LoggedSource(Source):
             self._notice(f"The log of {self.name!r} could not be written to the disk: {error}.")
 
     async def force(self) -> None:
-        """Force the log to the disk, in a thread: senders do not wait for that."""
+        """Sync the log to disk, in a thread: senders do not wait for it."""
         if files := self._log.unsynced():
             await asyncio.to_thread(files.sync)
 
     async def keep_on_disk(self) -> None:
-        """Force the log to the disk every moment."""
+        """Sync the log to disk periodically."""
         while True:
             await asyncio.sleep(SYNC_SECONDS)
             try:
@@ -172,7 +172,7 @@ class LoggedSource(Source):
                 self._unforced.end(f"The log of {self.name!r} is forced to the disk again.")
 
     def close(self) -> None:
-        """Take nothing more, write what still waits, if that is possible, and close the log."""
+        """Stop the intake, write what still waits in memory, if possible, and close the log."""
         super().close()
         if self._retry is not None:
             self._retry.cancel()
@@ -197,17 +197,17 @@ class LoggedSource(Source):
         self._added(first, end, size)
 
     def _leave_room(self) -> None:
-        """Refuse to fill the disk up. The log gets shorter only as long as the rest of the application can write."""
+        """Refuse to fill the disk. The log is only shortened while the rest of the application can write commits."""
         if self._room <= 0:
-            self._room = room_in(self.directory) - ROOM_LEFT
+            self._room = free_space(self.directory) - ROOM_LEFT
         if self._room <= 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _check_room(self) -> None:
-        """Hold the senders back if the log has reached its limit.
+        """Throttle the senders if the log has reached its limit.
 
-        What counts is what is on the disk. Segments are deleted as a whole, so a log may stay above the limit with all
-        of its messages processed; the next segment then lets it be deleted.
+        The size on disk counts. Segments are deleted as a whole, so a log may stay above the limit with all of its
+        messages processed; it can be deleted once the next segment has been started.
         """
         self._hold_at_limit(self._log.disk_bytes)
 
@@ -227,4 +227,4 @@ class LoggedSource(Source):
         self._retry = None
         self._check_room()
         self._notice(f"The log of {self.name!r} can be written again.")
-        self._go_on()
+        self._resume()

@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
 
-# A process that has run for this long did not die of what made the one before it die.
+# A process that has run for this long did not die of the same cause as the previous one.
 _STEADY_SECONDS = 10.0
 
 
 class IngressProcess:
-    """The process that accepts connections. It is started anew whenever it dies, until `stop` is called."""
+    """The process that accepts connections. It is restarted whenever it dies, until `stop` is called."""
 
     def __init__(
         self, config: IngressConfig, on_notice: Callable[[str], None] | None = None, lock: int | None = None
     ) -> None:
-        """Prepare a process; `lock`, a file descriptor, stays open as long as it runs, or anything it has started."""
+        """Prepare a process; `lock`, a file descriptor, stays open as long as it or one of its children runs."""
         self._config = config
         self._lock = lock
         self._on_notice = on_notice or _ignore
         self._child: subprocess.Popen[bytes] | None = None
-        """Its guard: user code runs in the process, too, and may start others."""
+        """The guard of the process: user code runs in it, too, and may start child processes."""
         self._pid: int | None = None
         self._stopping = threading.Event()
         self._starting = threading.Lock()
@@ -49,23 +49,23 @@ class IngressProcess:
 
     @property
     def pid(self) -> int | None:
-        """Return the id of the process, or None if it does not run."""
+        """Return the id of the process, or None if it is not running."""
         child = self._child
         return self._pid if child is not None and child.poll() is None else None
 
     @property
     def workers_port(self) -> int:
-        """Return the port at which workers on other machines find it, 0 where there are none."""
+        """Return the port for workers on other machines, 0 if there are none."""
         return self._config.workers_port
 
     def start(self) -> dict[str, tuple[str, int]]:
-        """Start the process and return for each source that listens its address.
+        """Start the process and return the address of each source that listens.
 
         Raises:
-            WallarooError: The process cannot do what it should; the text is the process' own.
+            WallarooError: The process failed to start, with its own error message.
         """
         addresses = self._start_child()
-        # Senders find those that listen at the same place also after the process was started anew.
+        # After a restart the sources listen on the same ports.
         ports = {name: {"port": port} for name, (_, port) in addresses.items()}
         sources = [replace(each, place={**each.place, **ports.get(each.name, {})}) for each in self._config.sources]
         self._config = replace(self._config, sources=sources)
@@ -74,14 +74,14 @@ class IngressProcess:
         return addresses
 
     def stop(self, timeout: float = 10.0) -> None:
-        """Let the process take in what has arrived and end; after `timeout` seconds it is killed."""
+        """Let the process read what has already arrived and end; after `timeout` seconds it is killed."""
         self._stopping.set()
         with self._starting:
             child = self._child
         if child is None:
             return
         if self._pid is not None:
-            # The pipe is closed where it has died in this moment.
+            # The pipe is closed if the process has just died.
             with suppress(OSError, ValueError, subprocess.TimeoutExpired):
                 _say_stop(child)
                 child.wait(timeout)
@@ -96,7 +96,7 @@ class IngressProcess:
                 raise WallarooError("The process that accepts connections is being stopped.")
             self._pid = None
             child = self._child = guarded_process.start(
-                # Without -P a file in the working directory could take the place of a standard module.
+                # Without -P a file in the working directory could shadow a standard module.
                 [sys.executable, "-P", "-m", "wallaroo.ingress"],
                 self._lock,
                 env={**os.environ, "PYTHONPATH": _python_path()},
@@ -116,7 +116,7 @@ class IngressProcess:
             raise
         if line is not None and "ready" in line:
             self._pid = line["pid"]
-            # Those who know it find the process there also after it was started anew.
+            # After a restart workers find the process on the same port.
             self._config = replace(self._config, workers_port=line["workers_port"])
             return {name: (host, port) for name, (host, port) in line["ready"].items()}
         child.wait()
@@ -128,13 +128,13 @@ class IngressProcess:
         raise WallarooError(f"The process that accepts connections could not start: it {_cause(child)}.")
 
     def _next_line(self, child: subprocess.Popen[bytes]) -> dict[str, Any] | None:
-        """Return the next line that is not a notice, or None at the end; pass notices on."""
+        """Return the next line that is not a notice, or None at the end; forward notices."""
         assert child.stdout is not None
         for text in child.stdout:
             try:
                 line: dict[str, Any] = json.loads(text)
             except ValueError:
-                return None  # Its last words, torn by its death.
+                return None  # An incomplete line: the process died while it was writing.
             if "notice" not in line:
                 return line
             self._on_notice(line["notice"])
@@ -161,7 +161,7 @@ class IngressProcess:
                 return
 
     def _restart(self, backoff: Backoff) -> None:
-        """Try to start the process until it runs."""
+        """Retry starting the process until it runs."""
         told = False
         while not self._stopping.wait(backoff.next()):
             try:
@@ -183,7 +183,7 @@ def _say_stop(child: subprocess.Popen[bytes]) -> None:
 
 
 def _python_path() -> str:
-    """Return a module path on which the child finds this very package."""
+    """Return a module path on which the child finds this package."""
     package = str(Path(wallaroo.errors.__file__).parents[1])
     inherited = os.environ.get("PYTHONPATH")
     return f"{package}{os.pathsep}{inherited}" if inherited else package
@@ -202,9 +202,9 @@ def _close_pipes(child: subprocess.Popen[bytes]) -> None:
             try:
                 pipe.close()
             except BrokenPipeError:
-                # Closing flushes, and what is left of the configuration has nowhere to go.
+                # Closing flushes the rest of the configuration into a broken pipe.
                 continue
 
 
 def _ignore(_text: str) -> None:
-    """Take a notice that nobody asked for."""
+    """Discard a notice."""

@@ -1,4 +1,4 @@
-"""A source whose messages stay where they are: it has nothing but positions, and how many bytes lie between them."""
+"""A source whose messages stay in an external system: only positions, and the bytes between them, are tracked here."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from wallaroo.connectors.base import IntakeContext, RangedKind
     from wallaroo.ingress.config import SourceEndpoint
 
-_MOST_AT_ONCE = 1 << 30
+_MAX_RANGE_BYTES = 1 << 30
 _STEPS = 256
-"""Into how many parts, at least, the limit is cut up to note what lies ahead of a position."""
+"""Into how many steps, at least, the limit is divided for counting bytes ahead of a position."""
 
 
 class RangedSource(Source):
-    """Passes on what its intake announces, and holds it back while too much of that is not processed.
+    """Sequences what its intake announces, and holds the intake back while too much of that is not processed.
 
-    Where it ends is in the sequence of blocks. What it keeps itself is only up to where all is processed.
+    Its end is recorded in the sequence of blocks. Its own folder has only the committed position.
     """
 
     _told_full = (
@@ -54,30 +54,30 @@ class RangedSource(Source):
 
     @property
     def committed(self) -> int:
-        """Return the position before which nobody reads any more."""
+        """Return the position before which messages are no longer read."""
         return self._uncommitted.position
 
     @property
     def end(self) -> int:
-        """Return the position after the last message that was announced."""
+        """Return the position after the last announced message."""
         return self._end
 
     @property
     def backlog_bytes(self) -> int:
-        """Return how much was announced and is not processed yet."""
+        """Return how many bytes are announced and not processed yet."""
         return self._undelivered.bytes
 
     def announced(self, first: int, end: int, size: int) -> None:
-        """Put messages into the order of the application."""
+        """Add messages to the sequence of the application."""
         if not self._end <= first < end:
             raise ValueError(f"{self.name!r} ends at {self._end}: {first} to {end} cannot come next")
-        if not 0 <= size <= _MOST_AT_ONCE:
-            raise ValueError(f"{size} bytes at once are not a part of a block; at most {_MOST_AT_ONCE} are")
+        if not 0 <= size <= _MAX_RANGE_BYTES:
+            raise ValueError(f"{size} bytes at once are not a part of a block; at most {_MAX_RANGE_BYTES} are")
         self._count(end, size + MESSAGE_BYTES * (end - first))
         self._added(first, end, size)
 
     def sequenced(self, end: int, size: int) -> None:
-        """Take note of what an earlier process had announced: it is in the sequence, up to `end`."""
+        """Record what an earlier process announced: it is in the sequence, up to `end`."""
         if end > self._end:
             self._count(end, size)
 
@@ -88,19 +88,19 @@ class RangedSource(Source):
         self._hold_at_limit(self._uncommitted.bytes)
 
     def advance(self, index: int) -> None:
-        """Make sure that no message gets a position below `index` any more."""
+        """Make sure that no further message gets a position below `index`."""
         self._end = max(self._end, index)
 
     def delivered(self, index: int) -> None:
-        """Take note that what came out of the messages before `index` has been delivered."""
-        self._undelivered.go_to(index)
+        """Record that the outputs of the messages before `index` have been delivered."""
+        self._undelivered.advance(index)
 
     def commit(self, index: int) -> None:
-        """Take note that the messages before `index` are processed."""
+        """Record that the messages before `index` are processed."""
         if index <= self.committed:
             return
-        self._uncommitted.go_to(index)
-        self._undelivered.go_to(index)
+        self._uncommitted.advance(index)
+        self._undelivered.advance(index)
         try:
             note_committed(self.directory, index)
         except OSError as error:
@@ -109,12 +109,12 @@ class RangedSource(Source):
 
 
 class _Ahead:
-    """How many bytes lie ahead of a position, which goes on and on; counted in steps, so as to keep few of them.
+    """How many bytes lie ahead of an advancing position; counted in steps, to keep few entries.
 
     >>> ahead = _Ahead(0, step=10)
     >>> for end, size in (5, 4), (9, 4), (20, 40):
     ...     ahead.add(end, size)
-    >>> ahead.go_to(9)
+    >>> ahead.advance(9)
     >>> ahead.bytes
     40
     """
@@ -132,7 +132,7 @@ class _Ahead:
             self._ranges.append((end, size))
         self.bytes += size
 
-    def go_to(self, position: int) -> None:
+    def advance(self, position: int) -> None:
         self.position = max(self.position, position)
         while self._ranges and self._ranges[0][0] <= self.position:
             self.bytes -= self._ranges.popleft()[1]

@@ -1,11 +1,11 @@
-"""The sequence: the messages of all sources in one order, cut into numbered blocks.
+"""The sequence: the messages of all sources in one total order, divided into numbered blocks.
 
-A block holds no messages, it says which they are: ranges of the sources' logs, in the order in which they were
-accepted, and the time at which it was cut. Block numbers are the order of the whole application.
+A block does not contain messages, it refers to them: ranges of the sources' logs, in the order in which they were
+accepted, and the time at which the block was cut. Block numbers define the order of the whole application.
 
-The files are segments, each named by the number of its first block. A segment begins with a line of JSON: up to which
-message each source was sequenced before it. Records follow, each with a checksum. A record that a crash has torn at
-the end was never handed out, and is cut off; its messages are still in the logs, and get another place in the order.
+The files are segments, each named by the number of its first block. A segment starts with a line of JSON: up to which
+message each source was sequenced before it. Records follow, each with a checksum. A record at the end that was torn by
+a crash was never handed out, and is truncated; its messages are still in the logs, and are sequenced again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CHECKSUM = Struct("<I")
 
 
 class Range(NamedTuple):
-    """The messages `first` to `end` (without `end`) of a source, which goes by its number."""
+    """The messages `first` to `end` (without `end`) of a source, given by its number."""
 
     source: int
     first: int
@@ -44,7 +44,7 @@ class Range(NamedTuple):
 
 
 class SequencedBlock(NamedTuple):
-    """A block of the sequence; `size` is how many bytes of payload its messages have."""
+    """A block of the sequence; `size` is the number of payload bytes of its messages."""
 
     number: int
     time_ns: int
@@ -53,7 +53,7 @@ class SequencedBlock(NamedTuple):
 
     @property
     def ends(self) -> dict[int, int]:
-        """Return up to which message it goes of each source that it has messages of.
+        """Return the end of its messages for each source that it has messages of.
 
         >>> SequencedBlock(7, 1_000, 42, (Range(0, 3, 5), Range(1, 0, 9), Range(0, 5, 6))).ends
         {0: 6, 1: 9}
@@ -77,7 +77,7 @@ def unpack_block(data: bytes | memoryview) -> SequencedBlock:
 
 
 def unpack_blocks(data: bytes | memoryview) -> Iterator[SequencedBlock]:
-    """Yield the blocks that stand in `data` back to back.
+    """Yield the blocks that are in `data` back to back.
 
     >>> blocks = [SequencedBlock(7, 1_000, 42, (Range(0, 3, 5),)), SequencedBlock(9, 2_000, 0)]
     >>> list(unpack_blocks(b"".join(block.pack() for block in blocks))) == blocks
@@ -93,10 +93,10 @@ def unpack_blocks(data: bytes | memoryview) -> Iterator[SequencedBlock]:
 
 
 class SequenceWriter:
-    """Appends blocks to the sequence in `directory`, and reads them again for those who start over.
+    """Appends blocks to the sequence in `directory`, and reads them again for a restarted query.
 
-    `sources` are the names of the application's sources; `known` is the first number that may be given to a new
-    block: the application has seen all before it, which a power failure may have taken from the end of the files.
+    `sources` are the names of the application's sources; `known` is the lowest number for a new block: the
+    application has seen all blocks before it, even if a power failure has removed some from the end of the files.
     """
 
     def __init__(self, directory: Path, sources: Sequence[str], known: int = 0) -> None:
@@ -119,18 +119,18 @@ class SequenceWriter:
                 f"The sequence in {self.directory} ended at block {self.end}, but blocks up to {known} were known: "
                 f"those between are lost, as after a power failure. It goes on with block {known}."
             )
-            # In place of what is lost come blocks without messages: nobody who counts blocks has to know of gaps.
+            # Lost blocks are replaced by blocks without messages, so that block numbers have no gaps.
             while self.end < known:
                 self.append(time.time_ns(), 0)
         self.unseen = min(first_unseen(self.directory), self.end)
         """The blocks from this one on were never handed out by an earlier process."""
-        # From now on they may be, and nobody can say which if this process is killed.
+        # From now on they may be, and if this process is killed it is unknown which.
         (self.directory / _UNSEEN).unlink(missing_ok=True)
         sync_directory(self.directory)
         self._synced = 0
 
     def _remember_names(self, sources: Sequence[str]) -> list[str]:
-        """Return all names by their numbers, which a source keeps for as long as the sequence lives."""
+        """Return all names by their numbers, which a source keeps as long as the sequence exists."""
         names = known_names(self.directory, sources)
         if set(names) != set(known_names(self.directory, ())):
             write_atomically(self.directory / _NAMES, json.dumps(names))
@@ -140,7 +140,7 @@ class SequenceWriter:
         return _segment(self.directory, first)
 
     def _recover(self, first: int) -> int:
-        """Cut off what is not whole at the end of a segment; return the number that comes next."""
+        """Truncate an incomplete tail of a segment; return the number of the next block."""
         path = self._path(first)
         data = path.read_bytes()
         at, self.ends = _read_opening(path, data)
@@ -151,7 +151,7 @@ class SequenceWriter:
             end, at = end + 1, after
             self._note(block)
         if at < len(data):
-            # A record that a crash has torn is of no use to anybody, but a damaged one may look the same.
+            # A record torn by a crash is useless, but a damaged one may look the same.
             aside = _keep(self.directory, f"{end:020d}-{crc32(data[at:]):08x}", data[at:])
             self.dropped.append(
                 f"{path}: {len(data) - at} bytes at its end were not written completely, or are damaged. Their "
@@ -164,7 +164,7 @@ class SequenceWriter:
         self.ends.update(block.ends)
 
     def append(self, time_ns: int, size: int, ranges: tuple[Range, ...] = ()) -> SequencedBlock:
-        """Add a block, and return it; it survives the death of any process."""
+        """Append a block, and return it; it survives a crash of any process."""
         if self._size >= SEGMENT_BYTES:
             self._begin_segment()
         block = SequencedBlock(self.end, time_ns, size, ranges)
@@ -181,11 +181,11 @@ class SequenceWriter:
 
     def _begin_segment(self) -> None:
         if self._segments:
-            # Nobody forces it to the disk once there is another one.
+            # Only the last segment is synced after this.
             os.fsync(self._file)
         path = self._path(self.end)
         opening = json.dumps({"ends": {str(source): end for source, end in self.ends.items()}}).encode() + b"\n"
-        # As a whole: a segment without its first line could not be read.
+        # Atomically: a segment without its first line could not be read.
         write_atomically(path, opening, FILE_MODE)
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         if self._segments:
@@ -196,17 +196,17 @@ class SequenceWriter:
 
     @property
     def start(self) -> int:
-        """Return the number of the first block that is still kept."""
+        """Return the number of the first retained block."""
         return self._segments[0]
 
     def read_from(self, number: int) -> Iterator[SequencedBlock]:
-        """Yield the blocks from `number` on, up to the end that the sequence has when it gets there.
+        """Yield the blocks from `number` on, including those that are appended meanwhile.
 
         Raises:
-            LogCorruptError: A block is damaged or gone.
+            LogCorruptError: A block is damaged or missing.
         """
         while number < self.end:
-            # What is read is as it was when reading began; more may have come since.
+            # Each pass reads the files as they are at its start; more may have been appended since.
             before = number
             for block in blocks_from(self.directory, number):
                 yield block
@@ -215,17 +215,17 @@ class SequenceWriter:
                 raise _missing(self.directory, number)
 
     def delete_before(self, number: int) -> None:
-        """Forget the blocks before `number`, in whole segments."""
+        """Delete the blocks before `number`, in whole segments."""
         while len(self._segments) > 1 and self._segments[1] <= number:
             self._path(self._segments.pop(0)).unlink(missing_ok=True)
 
     def sync(self) -> None:
-        """Force the sequence to the disk."""
+        """Sync the sequence to disk."""
         if files := self.unsynced():
             files.sync()
 
     def unsynced(self) -> UnsyncedFiles | None:
-        """Return what has to be forced to the disk, for another thread to do; None if there is nothing new."""
+        """Return what has to be synced to disk, for another thread to do; None if there is nothing new."""
         end = self.end
         if self._synced == end:
             return None
@@ -236,7 +236,7 @@ class SequenceWriter:
         return UnsyncedFiles(self.directory, [os.dup(self._file)], done)
 
     def close(self, unseen: int | None = None) -> None:
-        """Force the sequence to the disk, and close it; note from which block on none was handed out, where known."""
+        """Sync the sequence to disk and close it; record the first block that was never handed out, if known."""
         self.sync()
         os.close(self._file)
         if unseen is not None:
@@ -244,7 +244,7 @@ class SequenceWriter:
 
 
 def known_names(directory: Path, sources: Sequence[str]) -> list[str]:
-    """Return the names of all sources that a sequence knows, or will know with these, by their numbers."""
+    """Return the names of all sources of a sequence, with these added, by their numbers."""
     path = directory / _NAMES
     names: list[str] = json.loads(path.read_text()) if path.exists() else []
     return [*names, *(name for name in sources if name not in names)]
@@ -260,7 +260,7 @@ def blocks_from(directory: Path, number: int) -> Iterator[SequencedBlock]:
     """Yield the blocks of a sequence from `number` on.
 
     Raises:
-        LogCorruptError: A block is damaged or gone, with others behind it.
+        LogCorruptError: A block is damaged or missing, and is not the last.
     """
     segments = segment_firsts(directory)
     for first, following in zip_longest(segments, segments[1:]):
@@ -277,15 +277,15 @@ def blocks_from(directory: Path, number: int) -> Iterator[SequencedBlock]:
 
 
 def first_unseen(directory: Path) -> int:
-    """Return the block from which on none was ever handed out; where that is not known, one behind all of them."""
+    """Return the first block that was never handed out; a number beyond all blocks if that is not known."""
     try:
         return int((directory / _UNSEEN).read_text())
     except (FileNotFoundError, ValueError):
         return sys.maxsize
 
 
-def take_back(directory: Path, number: int) -> None:
-    """Have a sequence end before a block that nobody has seen; its messages, and those behind it, get new blocks."""
+def truncate_at(directory: Path, number: int) -> None:
+    """Truncate a sequence at a block that was never handed out; its messages, and those after it, get new blocks."""
     segments = segment_firsts(directory)
     while segments[-1] > number:
         _segment(directory, segments.pop()).unlink()
@@ -297,9 +297,9 @@ def take_back(directory: Path, number: int) -> None:
 
 
 def skip_damaged_blocks(directory: Path) -> list[str]:
-    """Have a sequence end where it is damaged, and return in words what that means.
+    """Truncate a sequence where it is damaged, and return messages about it for the user.
 
-    The messages of what comes behind are still in the logs, and get new places. What is cut off is kept.
+    The messages of the blocks after it are still in the logs, and are sequenced again. What is truncated is kept.
     """
     told = []
     segments = segment_firsts(directory)
@@ -308,7 +308,7 @@ def skip_damaged_blocks(directory: Path) -> list[str]:
         data = path.read_bytes()
         try:
             blocks = list(_records(data, _read_opening(path, data)[0]))
-            # What the last one has behind its whole blocks is cut off when it is opened.
+            # An incomplete tail of the last segment is truncated when the sequence is opened.
             if following in {first + len(blocks), None}:
                 continue
         except LogCorruptError:
@@ -330,7 +330,7 @@ def skip_damaged_blocks(directory: Path) -> list[str]:
 
 
 def _keep(directory: Path, name: str, data: bytes) -> Path:
-    """Keep what is about to be cut off a sequence, and return the folder."""
+    """Save what is about to be truncated, and return the folder."""
     aside = directory / _KEPT_IN
     aside.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
     write_atomically(aside / name, data)
@@ -349,7 +349,7 @@ def _missing(directory: Path, number: int) -> LogCorruptError:
 
 
 def _read_opening(path: Path, data: bytes) -> tuple[int, dict[int, int]]:
-    """Return where the records of a segment begin, and up to where each source was sequenced before them."""
+    """Return where the records of a segment start, and up to where each source was sequenced before them."""
     line, newline, _ = data.partition(b"\n")
     try:
         ends = {int(source): int(end) for source, end in json.loads(line)["ends"].items()}
@@ -362,7 +362,7 @@ def _read_opening(path: Path, data: bytes) -> tuple[int, dict[int, int]]:
 
 
 def _records(data: bytes, at: int) -> Iterator[tuple[SequencedBlock, int]]:
-    """Yield the blocks in a segment, each with where it ends, up to one that is torn or damaged."""
+    """Yield the blocks in a segment, each with its end offset, up to the first torn or damaged one."""
     view = memoryview(data)
     while at + _HEAD.size <= len(data):
         count = _HEAD.unpack_from(data, at)[3]

@@ -1,13 +1,13 @@
-"""Puts what the sources accept into one sequence of blocks, and hands the blocks to those who process them.
+"""Puts the messages that the sources accept into one sequence of blocks, and hands the blocks out to the readers.
 
-Blocks are cut when they can be worked on. While little comes in, a block is cut a few milliseconds after its first
-message; while there is more to do than is done, blocks grow instead of queueing up. What was handed out and has not
-been delivered stays within a window of bytes, so that nothing piles up behind the log: a receiver that does not read
-stops the egress, then the readers, then the log fills, and senders are held back.
+Blocks are cut when they can be processed. At low rates a block is cut a few milliseconds after its first message; under
+load, blocks grow instead of queueing up. Blocks in flight, handed out and not yet delivered, are bounded by a window of
+bytes. This gives back pressure: a receiver that does not read stops the egress, then the readers, then the log fills,
+and senders are throttled.
 
-Those who process are some *readers*, which take the blocks in turn. An *epoch* is what they take between two commits:
-it ends, in front of the same block for all of them, when it has lasted long enough, or when somebody asks for it. They
-are told, and go on with the next block.
+The *readers* are tasks of the query, and take the blocks in turn. An *epoch* is what they take between two commits: it
+ends, before the same block for all of them, when it has lasted long enough, or on request. The readers are notified,
+and continue with the next block.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from typing import NamedTuple
 from wallaroo.ingress.sequence import Range, SequencedBlock, SequenceWriter
 
 BLOCK_BYTES = 512 << 10
-"""How large a block is cut where there is more: one read of a connection may go beyond it."""
+"""The target size of a block under load: one read of a connection may exceed it."""
 WINDOW_BYTES = 16 << 20
-"""How much may be handed out and not delivered."""
+"""How many bytes may be in flight: handed out and not delivered."""
 EPOCH_BYTES = 256 << 20
-"""How much an epoch takes in at the most: after a failure all of it is computed again."""
+"""The maximum size of an epoch: after a failure all of it is computed again."""
 INTERVAL_SECONDS = 0.004
-"""The shortest time between two blocks that are not full: each has a cost of its own at every station."""
+"""The minimum time between two blocks that are not full: each block has a fixed cost in every stage."""
 SMALL_BLOCKS_AT_ONCE = 2
-"""How many blocks for each reader may be under way for one that is not full to be cut."""
+"""A block that is not full is cut only while fewer blocks than this for each reader are in flight."""
 RETRY_SECONDS = 1.0
-"""How soon a block is tried again that could not be written."""
+"""How long to wait before a block that could not be written is retried."""
 SYNC_SECONDS = 1.0
-"""How often the sequence is forced to the disk, like the logs."""
-_MOST_RANGES = 1024
-_MOST_WAITING_BYTES = 64 << 20
-"""What waits in memory to be cut is bounded: beyond this blocks are cut ahead, and wait in the sequence's files."""
+"""How often the sequence is synced to disk, like the logs."""
+_MAX_RANGES = 1024
+_MAX_WAITING_BYTES = 64 << 20
+"""Bounds the uncut ranges in memory: beyond this, blocks are cut ahead and wait in the sequence's files."""
 
 FRAME = Struct(">qiI")
-"""The number of a block, the length of what follows, and the block's size, by which readers see how much is to be done.
+"""The number of a block, the length of what follows, and the block's size, by which readers see how much work it is.
 
-A length of -1 says that the epoch ends before this block.
+A length of -1 means that the epoch ends before this block.
 """
 
 
-class Line(NamedTuple):
-    """The way to one reader."""
+class ReaderChannel(NamedTuple):
+    """The connection to one reader."""
 
     send: Callable[[bytes], None]
     close: Callable[[], None]
@@ -66,18 +66,18 @@ class Sequencer:
         on_delivered: Callable[[Range], None] = lambda _: None,
     ) -> None:
         self._sequence = sequence
-        self._most_in_an_epoch = epoch_bytes
+        self._max_epoch_bytes = epoch_bytes
         self._epoch_seconds = epoch_seconds
         self._on_cut_failed = on_cut_failed
         self._on_delivered = on_delivered
         self._waiting: deque[tuple[Range, int]] = deque()
         self._waiting_bytes = 0
         self._attempt = ""
-        self._past: set[str] = set()
-        """Attempts that have ended: one of their tasks may still be on its way here."""
+        self._ended_attempts: set[str] = set()
+        """Attempts that have ended: one of their tasks may still connect late."""
         self._starts_at = 0
-        """The block where all readers of this attempt begin."""
-        self._lines: dict[int, Line] = {}
+        """The block where all readers of this attempt start."""
+        self._channels: dict[int, ReaderChannel] = {}
         self._readers = 0
         self._replay: Iterator[SequencedBlock] = iter(())
         self._next = sequence.end
@@ -85,8 +85,8 @@ class Sequencer:
         self.handed_out = sequence.unseen
         """The blocks before this one may have been handed out, by this process or an earlier one."""
         self._ahead: SequencedBlock | None = None
-        self._under_way: deque[SequencedBlock] = deque()
-        self._bytes_under_way = 0
+        self._in_flight: deque[SequencedBlock] = deque()
+        self._bytes_in_flight = 0
         self._epoch_bytes = 0
         self._epoch_began = 0.0
         self._epoch_start = sequence.end
@@ -96,7 +96,7 @@ class Sequencer:
         self._tick_owed = False
 
     def appended(self, source: int, first: int, end: int, size: int) -> None:
-        """Take note of messages that a source has accepted."""
+        """Add messages that a source has accepted."""
         last = self._waiting[-1][0] if self._waiting else None
         if last is not None and last.source == source and last.end == first and self._waiting[-1][1] < BLOCK_BYTES:
             merged, before = self._waiting.pop()
@@ -106,91 +106,91 @@ class Sequencer:
         self._waiting_bytes += size
         self._pump()
 
-    def join(self, attempt: str, reader: int, readers: int, start: int, line: Line) -> None:
-        """Let a reader take its share of the blocks from `start` on, as soon as all readers are there.
+    def join(self, attempt: str, reader: int, readers: int, start: int, channel: ReaderChannel) -> None:
+        """Let a reader take its share of the blocks from `start` on, once all readers have joined.
 
-        An `attempt` is one life of the query; a new one takes the place of the one before.
+        An `attempt` is one start of the query; a new one replaces the previous one.
         """
-        if attempt == self._attempt and (reader in self._lines or start != self._starts_at):
-            # A task that is run once more, alone: see `left`.
+        if attempt == self._attempt and (reader in self._channels or start != self._starts_at):
+            # A single task that Spark has retried: see `left`.
             self._end_attempt()
-        if attempt in self._past:
-            line.close()
+        if attempt in self._ended_attempts:
+            channel.close()
             return
         if attempt != self._attempt:
             self._end_attempt()
             self._attempt, self._readers, self._starts_at = attempt, readers, start
-        self._lines[reader] = line
-        if len(self._lines) == readers:
+        self._channels[reader] = channel
+        if len(self._channels) == readers:
             self._begin_epoch(start)
             self._pump()
 
-    def left(self, reader: int, line: Line) -> None:
-        """Take note that a reader is gone: with it this life of the query ends.
+    def left(self, reader: int, channel: ReaderChannel) -> None:
+        """Record that a reader is gone, which ends the attempt.
 
-        Spark may run a task that was lost once more, alone. Its neighbours would then have what it gets a second time.
+        Spark may retry a single lost task. The other tasks would then get its outputs a second time.
         """
-        if self._lines.get(reader) is line:
-            del self._lines[reader]
+        if self._channels.get(reader) is channel:
+            del self._channels[reader]
             self._end_attempt()
 
     def _end_attempt(self) -> None:
-        self._past.add(self._attempt)
-        self._leave_all()
+        self._ended_attempts.add(self._attempt)
+        self._close_channels()
 
-    def _leave_all(self) -> None:
-        for line in self._lines.values():
-            line.close()
-        self._lines.clear()
+    def _close_channels(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
 
     def _begin_epoch(self, start: int) -> None:
         self._epoch_start = self._next = start
         self._replay = self._sequence.read_from(start) if start < self._sequence.end else iter(())
         self._ahead = None
-        self._under_way.clear()
-        self._bytes_under_way = self._epoch_bytes = 0
+        self._in_flight.clear()
+        self._bytes_in_flight = self._epoch_bytes = 0
         self._epoch_began = 0.0
 
     def delivered(self, number: int) -> None:
-        """Take note that the outputs of all blocks before `number` have been delivered."""
-        while self._under_way and self._under_way[0].number < number:
-            block = self._under_way.popleft()
-            self._bytes_under_way -= block.size
+        """Record that the outputs of all blocks before `number` have been delivered."""
+        while self._in_flight and self._in_flight[0].number < number:
+            block = self._in_flight.popleft()
+            self._bytes_in_flight -= block.size
             for each in block.ranges:
                 self._on_delivered(each)
         self._pump()
 
     def tick(self) -> None:
-        """Cut a block, with whatever waits, or nothing: it carries the time."""
+        """Cut a block, even if no messages wait: it carries the time."""
         self._cut()
         self._pump()
 
     def end_epoch(self, of: int | None = None) -> int | None:
-        """End the epoch in front of the next block; return that block's number, None where nobody takes blocks.
+        """End the epoch before the next block; return that block's number, None if there are no readers.
 
-        The next one begins at once. Where the epoch `of` a block is to end and has ended already, this one goes on.
+        The next epoch starts immediately. If the epoch `of` a block has already ended, the current one continues.
         """
         if not self._is_open():
             return None
         if self._next > self._epoch_start and (of is None or of >= self._epoch_start):
-            for line in self._lines.values():
-                line.send(FRAME.pack(self._next, -1, 0))
+            for channel in self._channels.values():
+                channel.send(FRAME.pack(self._next, -1, 0))
             self._epoch_start = self._next
             self._epoch_bytes = 0
             self._epoch_began = 0.0
         return self._epoch_start
 
     def committed(self, number: int) -> None:
-        """Forget the blocks before `number`."""
+        """Delete the blocks before `number`."""
         self._sequence.delete_before(number)
 
     async def force(self) -> None:
-        """Force the sequence to the disk, in a thread."""
+        """Sync the sequence to disk, in a thread."""
         if files := self._sequence.unsynced():
             await asyncio.to_thread(files.sync)
 
     async def keep_on_disk(self) -> None:
-        """Force the sequence to the disk every moment."""
+        """Sync the sequence to disk periodically."""
         while True:
             await asyncio.sleep(SYNC_SECONDS)
             try:
@@ -199,46 +199,46 @@ class Sequencer:
                 self._on_cut_failed(error)
 
     def sync(self) -> None:
-        """Force the sequence to the disk."""
+        """Sync the sequence to disk."""
         try:
             self._sequence.sync()
         except OSError as error:
             self._on_cut_failed(error)
 
     def close(self) -> None:
-        """Force the sequence to the disk and close it; nothing is handed out any more."""
+        """Sync the sequence to disk and close it; no more blocks are handed out."""
         self._readers = 0
         for timer in (self._timer, self._retry):
             if timer is not None:
                 timer.cancel()
-        self._leave_all()
+        self._close_channels()
         try:
             self._sequence.close(self.handed_out)
         except OSError as error:
             self._on_cut_failed(error)
 
     def _pump(self) -> None:
-        """Hand out what may be handed out, and see to it that this is done again in time."""
+        """Hand out all blocks that may be handed out now, and schedule the next call if necessary."""
         while self._is_open() and (block := self._next_block()) is not None:
             self._hand_out(block)
-        if self._waiting_bytes > _MOST_WAITING_BYTES or len(self._waiting) > _MOST_RANGES:
+        if self._waiting_bytes > _MAX_WAITING_BYTES or len(self._waiting) > _MAX_RANGES:
             self._cut()
 
     def _is_open(self) -> bool:
-        return self._readers > 0 and len(self._lines) == self._readers
+        return self._readers > 0 and len(self._channels) == self._readers
 
     def _next_block(self) -> SequencedBlock | None:
-        """Return the block whose turn it is, if it may go now."""
+        """Return the next block, if it may be handed out now."""
         if self._next < self._sequence.end:
             if self._ahead is None:
                 self._ahead = self._read_next()
-            fits = not self._under_way or self._bytes_under_way + self._ahead.size <= WINDOW_BYTES
+            fits = not self._in_flight or self._bytes_in_flight + self._ahead.size <= WINDOW_BYTES
             return self._ahead if fits else None
         if not self._waiting:
             return None
         if self._waiting_bytes < BLOCK_BYTES and not self._may_cut_small():
             return None
-        if self._under_way and self._bytes_under_way + min(self._waiting_bytes, BLOCK_BYTES) > WINDOW_BYTES:
+        if self._in_flight and self._bytes_in_flight + min(self._waiting_bytes, BLOCK_BYTES) > WINDOW_BYTES:
             return None
         self._cut()
         return self._next_block() if self._next < self._sequence.end else None
@@ -251,7 +251,7 @@ class Sequencer:
         return block
 
     def _may_cut_small(self) -> bool:
-        if len(self._under_way) >= SMALL_BLOCKS_AT_ONCE * self._readers:
+        if len(self._in_flight) >= SMALL_BLOCKS_AT_ONCE * self._readers:
             return False
         wait = self._last_cut + INTERVAL_SECONDS - time.monotonic()
         if wait <= 0:
@@ -265,10 +265,10 @@ class Sequencer:
         self._pump()
 
     def _cut(self) -> None:
-        """Make a block of what waits, up to the size of a block."""
+        """Cut a block from the waiting messages, up to the size of a block."""
         taken: list[tuple[Range, int]] = []
         size = 0
-        while self._waiting and (not taken or (size < BLOCK_BYTES and len(taken) < _MOST_RANGES)):
+        while self._waiting and (not taken or (size < BLOCK_BYTES and len(taken) < _MAX_RANGES)):
             taken.append(self._waiting.popleft())
             size += taken[-1][1]
         try:
@@ -282,7 +282,7 @@ class Sequencer:
         self._last_cut = time.monotonic()
         if block.number == self._next:
             self._ahead = block
-            # All before it has been read again; when there is something to read next, these files may be gone.
+            # The replay is complete, and its open files may have been deleted by the time of the next one.
             self._replay = iter(())
 
     def _try_again_later(self, *, tick: bool) -> None:
@@ -301,13 +301,13 @@ class Sequencer:
         self._ahead = None
         self._next = block.number + 1
         self.handed_out = max(self.handed_out, self._next)
-        self._under_way.append(block)
-        self._bytes_under_way += block.size
+        self._in_flight.append(block)
+        self._bytes_in_flight += block.size
         packed = block.pack()
-        self._lines[block.number % self._readers].send(FRAME.pack(block.number, len(packed), block.size) + packed)
+        self._channels[block.number % self._readers].send(FRAME.pack(block.number, len(packed), block.size) + packed)
         self._epoch_bytes += block.size
-        if self._epoch_bytes >= self._most_in_an_epoch:
-            # A log gets shorter only with a commit.
+        if self._epoch_bytes >= self._max_epoch_bytes:
+            # Only a commit shortens the logs.
             self.end_epoch()
         elif not self._epoch_began:
             self._epoch_began = time.monotonic()

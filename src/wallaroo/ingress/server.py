@@ -1,4 +1,4 @@
-"""The ingress server: runs the intakes of all sources, and hands out what they have accepted."""
+"""The ingress server: runs the intakes of all sources, and sequences what they have accepted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class IngressServer:
     """All sources of an application.
 
-    Make it inside a running event loop; `start` makes it accept connections.
+    Create it inside a running event loop; `start` makes it accept connections.
     """
 
     def __init__(self, config: IngressConfig, on_notice: Callable[[str], None]) -> None:
@@ -80,14 +80,14 @@ class IngressServer:
         return sequencer
 
     def _count_sequenced(self, sequence: SequenceWriter) -> None:
-        """Tell the sources that have no log how much of theirs is in the sequence, and may not be processed."""
+        """Tell the sources without a log how much of theirs is in the sequence and may not be processed yet."""
         named = ((number, self.sources.get(name)) for number, name in enumerate(sequence.names))
         sources = {number: source for number, source in named if isinstance(source, RangedSource)}
         if not sources:
             return
-        with suppress(LogCorruptError):  # Whoever needs a block that is damaged is told so.
+        with suppress(LogCorruptError):  # A damaged block is reported when it is needed.
             for block in sequence.read_from(sequence.start):
-                # The block has one size for all its ranges.
+                # A block has one size for all its ranges together.
                 messages = sum(each.end - each.first for each in block.ranges)
                 for each in block.ranges:
                     if each.source in sources:
@@ -103,7 +103,7 @@ class IngressServer:
         """Start the intakes of all sources, and return the addresses of those that listen."""
         addresses = {}
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(self._on_trouble)
+        loop.set_exception_handler(self._on_loop_error)
         self._syncing = [loop.create_task(source.keep_on_disk()) for source in self.sources.values()]
         self._syncing.append(loop.create_task(self.sequencer.keep_on_disk()))
         for name, source in self.sources.items():
@@ -111,8 +111,8 @@ class IngressServer:
                 addresses[name] = address
         return addresses
 
-    def _on_trouble(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Say plainly that no connection can be accepted for lack of something; asyncio tries again in a second."""
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Report that connections cannot be accepted, for lack of a resource; asyncio retries after a second."""
         error = context.get("exception")
         if isinstance(error, OSError) and "accept" in context["message"]:
             self._cannot_accept.begin(
@@ -128,17 +128,17 @@ class IngressServer:
         return {name: source.end for name, source in self.sources.items()}
 
     def status(self) -> dict[str, SourceStatus]:
-        """Return how the sources are doing."""
+        """Return the status of the sources."""
         return {name: source.status() for name, source in self.sources.items()}
 
     async def force(self) -> int:
-        """Force all blocks, and their messages, to the disk; return the number of the first that may not be there."""
-        end = self.sequencer.handed_out  # Those behind it may still be taken back.
+        """Sync all blocks and their messages to disk; return the number of the first that may not be durable."""
+        end = self.sequencer.handed_out  # Later blocks may still be truncated by the next run.
         await asyncio.gather(self.sequencer.force(), *(source.force() for source in self.sources.values()))
         return end
 
     async def drain(self) -> None:
-        """Stop to listen, take what has arrived already, close the connections and sync the logs."""
+        """Stop listening, read what has already arrived, close the connections and sync the logs."""
         if self._drained is None:
             self._drained = asyncio.get_running_loop().create_task(self._drain())
         await asyncio.shield(self._drained)

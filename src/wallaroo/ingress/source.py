@@ -1,4 +1,4 @@
-"""A source in the ingress: what adds messages to it, how it is doing, and when to hold it back."""
+"""A source in the ingress: its intake, its status, and its back pressure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from wallaroo.ingress.config import SourceEndpoint
 
 MESSAGE_BYTES = 16
-"""What a message counts for beside its payload, where it is bounded how much is under way."""
+"""What a message counts in addition to its payload, where the bytes in flight are bounded."""
 
 
 class SourceStatus(TypedDict):
-    """How a source is doing. The totals count from the start of the ingress process."""
+    """The status of a source. The totals count from the start of the ingress process."""
 
     connections: int
     start: int
@@ -32,14 +32,14 @@ class SourceStatus(TypedDict):
 
 
 class Source(ABC):
-    """What sources have in common, wherever their messages are: a `SourceSide` for the intake.
+    """What all sources have in common, wherever their messages are stored: a `SourceSide` for the intake.
 
-    `on_added` is told of all that is added: the source's name, the first position and that after the last, the size.
+    `on_added` is called for all messages: with the source's name, the first position, the one after the last, the size.
     """
 
     intake: Intake
     _told_full: ClassVar[str]
-    """What is told when the limit is reached; it has a `name` and a `limit`."""
+    """The notice when the limit is reached; it has a `name` and a `limit`."""
     _told_room: ClassVar[str]
 
     def __init__(
@@ -63,36 +63,36 @@ class Source(ABC):
     @property
     @abstractmethod
     def end(self) -> int:
-        """Return the position after the last message that was added."""
+        """Return the position after the last added message."""
 
     @property
     @abstractmethod
     def backlog_bytes(self) -> int:
-        """Return how much is added and not processed yet."""
+        """Return how many bytes are added and not processed yet."""
 
     @property
     def held_back(self) -> bool:
-        """Return whether nothing more is to be added for now."""
+        """Return whether the intake has to pause."""
         return self._full
 
     @abstractmethod
     def advance(self, index: int) -> None:
-        """Make sure that no message gets a position below `index` any more."""
+        """Make sure that no further message gets a position below `index`."""
 
     def pieces_from(self, index: int, size: int) -> Iterator[tuple[int, int, int]]:  # noqa: ARG002
-        """Yield ranges of about `size` bytes, each with what it has, of the messages that are here from `index` on."""
+        """Yield ranges of about `size` bytes, each with its size, of the messages stored here from `index` on."""
         return iter(())
 
     @abstractmethod
     def delivered(self, index: int) -> None:
-        """Take note that what came out of the messages before `index` has been delivered."""
+        """Record that the outputs of the messages before `index` have been delivered."""
 
     @abstractmethod
     def commit(self, index: int) -> None:
-        """Take note that the messages before `index` are processed."""
+        """Record that the messages before `index` are processed."""
 
     def status(self) -> SourceStatus:
-        """Return how the source is doing."""
+        """Return the status of the source."""
         return SourceStatus(
             connections=self.intake.connections,
             start=self.start,
@@ -103,28 +103,28 @@ class Source(ABC):
             total_bytes=self._total_bytes,
         )
 
-    def sync(self) -> None:  # noqa: B027 - there may be nothing.
-        """Force what is here to the disk; nothing more will come."""
+    def sync(self) -> None:  # noqa: B027 - there may be nothing to sync.
+        """Sync to disk; no more messages will be added."""
 
     async def force(self) -> None:  # noqa: B027
-        """Force what is here to the disk, in a thread: senders do not wait for that."""
+        """Sync to disk, in a thread: senders do not wait for it."""
 
     async def keep_on_disk(self) -> None:  # noqa: B027
-        """Force what is here to the disk every moment."""
+        """Sync to disk periodically."""
 
     def close(self) -> None:
-        """Take nothing more."""
+        """Stop the intake."""
         self.intake.close()
         self._fullness.close()
 
     def _added(self, first: int, end: int, size: int) -> None:
         self._total_messages += end - first
         self._total_bytes += size
-        # Each message takes room on its way, however short it is.
+        # Each message takes memory while it is in flight, however short it is.
         self._on_added(self.name, first, end, size + MESSAGE_BYTES * (end - first))
 
     def _hold_at_limit(self, taken: int) -> None:
-        """Hold the intake back if `taken` is beyond the limit, let it go on when it is well below, or all is done."""
+        """Pause the intake if `taken` exceeds the limit; resume it well below the limit, or when all is processed."""
         limit = self._limits.max_log
         if not self._full and taken > limit and self.start < self.end:
             self._full = True
@@ -133,8 +133,8 @@ class Source(ABC):
         elif self._full and (taken <= limit * 3 // 4 or self.start >= self.end):
             self._full = False
             self._fullness.end(self._told_room.format(name=self.name))
-            self._go_on()
+            self._resume()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         if not self.held_back:
             self.intake.release()

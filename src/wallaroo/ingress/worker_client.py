@@ -1,7 +1,7 @@
 """How workers on other machines read the messages of a block: from the ingress, over TCP.
 
-A request is a line of JSON with the token, the source and the range. The answer is pieces of the log as its files have
-them, each behind a head, then a head that says that this was all, or why there is no more.
+A request is a line of JSON with the token, the source and the range. The answer is pieces of the log in the format of
+its files, each preceded by a header, and a final header that marks the end or an error.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 from wallaroo.backoff import Backoff
 from wallaroo.channels import dial
 from wallaroo.connectors.base import Piece
-from wallaroo.ingress.client import PATIENCE_SECONDS
+from wallaroo.ingress.client import TIMEOUT_SECONDS
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.reader import RawPiece
 
 HEAD = Struct("<BQQII")
-"""The kind; the index of the first message; where the data begin in their file; the bytes of the ends, and of data."""
+"""The kind; the index of the first message; the offset of the data in its file; the sizes of the ends and the data."""
 PIECE, ALL, DAMAGED = range(3)
 
 _ANSWER_SECONDS = 60.0
@@ -31,39 +31,39 @@ _READ_BYTES = 1 << 18
 
 
 class RemoteMessages:
-    """Reads messages from the ingress at `address`. Connections stay open from block to block."""
+    """Reads messages from the ingress at `address`. Connections are reused for the next blocks."""
 
-    def __init__(self, address: str, token: str, *, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, address: str, token: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
         self._address = address
         self._token = token
-        self._patience = patience
-        self._idle: list[_Line] = []
-        """More than one where a range is read again while it is being read, to look something up."""
+        self._timeout = timeout
+        self._idle: list[_Connection] = []
+        """More than one if a range is read again while it is being read, to look something up."""
 
     def log_of(self, source: str) -> RemoteLog:
-        """Return what reads the log of one source."""
+        """Return a reader for the log of one source."""
         return RemoteLog(self, source)
 
     def read(self, source: str, first: int, end: int) -> Iterator[Piece]:
-        """Yield the messages that are there, piece by piece.
+        """Yield the messages that exist, piece by piece.
 
-        An ingress that is started again is waited for; it goes on behind the last piece.
+        Waits for an ingress that is being restarted, and resumes after the last piece.
 
         Raises:
-            LogCorruptError: Some of the messages are damaged or gone; those before them have been yielded.
+            LogCorruptError: Some of the messages are damaged or missing; those before them have been yielded.
             ConnectionError: The ingress does not answer.
         """
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._timeout
         backoff = Backoff(_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         while True:
             try:
                 for piece in self._pieces(source, first, end):
                     yield piece.first, piece.messages()
                     first = piece.end
-                    deadline = time.monotonic() + self._patience
+                    deadline = time.monotonic() + self._timeout
                     backoff.reset()
             except OSError as error:
-                # What was open to an ingress that is gone is of no use any more.
+                # The other idle connections lead to the same dead ingress.
                 self.close()
                 if time.monotonic() + backoff.pause > deadline:
                     raise ConnectionError(
@@ -74,7 +74,7 @@ class RemoteMessages:
             time.sleep(backoff.next())
 
     def _pieces(self, source: str, first: int, end: int) -> Iterator[RawPiece]:
-        line = self._idle.pop() if self._idle else _Line(self._address)
+        line = self._idle.pop() if self._idle else _Connection(self._address)
         done = False
         try:
             line.ask({"op": "messages", "token": self._token, "source": source, "first": first, "end": end})
@@ -82,14 +82,14 @@ class RemoteMessages:
                 yield piece
             done = True
         finally:
-            # Whoever does not want the rest leaves it on the line.
+            # If the caller stops early, the rest of the answer is still on the connection.
             if done:
                 self._idle.append(line)
             else:
                 line.close()
 
     def close(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the idle connections."""
         while self._idle:
             self._idle.pop().close()
 
@@ -102,11 +102,11 @@ class RemoteLog:
         self._source = source
 
     def read(self, first: int, end: int) -> Iterator[Piece]:
-        """Yield the messages that are there, piece by piece."""
+        """Yield the messages that exist, piece by piece."""
         return self._messages.read(self._source, first, end)
 
 
-class _Line:
+class _Connection:
     """One connection."""
 
     def __init__(self, address: str) -> None:
@@ -118,7 +118,7 @@ class _Line:
         self._socket.sendall(json.dumps(request).encode() + b"\n")
 
     def piece(self) -> RawPiece | None:
-        """Return the next piece, None behind the last one."""
+        """Return the next piece, None after the last one."""
         kind, first, data_start, ends_size, data_size = HEAD.unpack(self._exactly(HEAD.size))
         ends, data = self._exactly(ends_size), self._exactly(data_size)
         if kind == DAMAGED:

@@ -33,6 +33,7 @@ always the same.
 [b'why => 1\n']
 """
 
-from wallaroo.testing.runner import InMemory, StepError, run
+from wallaroo.testing.doubles import StepError
+from wallaroo.testing.runner import InMemory, run, run_all
 
-__all__ = ["InMemory", "StepError", "run"]
+__all__ = ["InMemory", "StepError", "run", "run_all"]

@@ -2,80 +2,107 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Literal, Self, overload
 
-from wallaroo.connectors.base import Piece
 from wallaroo.engine.plan import Layout, Plan
-from wallaroo.engine.stages.outbox import AT_HAND, Outbox
 from wallaroo.engine.stages.state_store import MemoryStores
 from wallaroo.engine.stages.worker import Worker
 from wallaroo.engine.transport.chunks import DEAD_LETTERS
-from wallaroo.engine.transport.dead_letter_record import Letter, Place, load_records
+from wallaroo.engine.transport.dead_letter_record import Letter, load_records
 from wallaroo.engine.transport.plan_file import own_serializers
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.sequence import Range, SequencedBlock
-from wallaroo.protocols import Decoder, Encoder
+from wallaroo.sample_addresses import call_with_addresses
+from wallaroo.testing.doubles import AtHand, Direct, Feed, Raised, Raising, Recorder, Sink, Source
 from wallaroo.topology.levels import state_levels
-from wallaroo.topology.model import Application, Pipeline
+from wallaroo.topology.model import Application, Pipeline, sink_name
 
 _ONLY_BUCKET = 0
-_ANY_ADDRESSES = ("--in", "127.0.0.1:7010,127.0.0.1:7011,127.0.0.1:7012", "--out", "127.0.0.1:7002,127.0.0.1:7003")
+
+Testable = Application | Callable[[list[str]], Application]
+"""What can be run: a built application, or its `application_setup`."""
+Inputs = Iterable[Any] | Mapping[str, Iterable[Any]]
+"""The messages for the only source, or, by name of the pipeline, for several."""
 
 
-class StepError(WallarooError):
-    """User code failed on a message; the error that it raised is the `__cause__`.
-
-    `pipeline` and `step` say where, and `message` is what it failed on.
-    """
-
-    def __init__(self, pipeline: str, step: str, message: Any, error: BaseException) -> None:
-        super().__init__(
-            f"Pipeline {pipeline!r}, step {step!r} failed for the message {message!r}: {type(error).__name__}: {error}"
-        )
-        self.pipeline = pipeline
-        self.step = step
-        self.message = message
-
-
+@overload
 def run(
-    application: Application | Callable[[list[str]], Application],
-    inputs: Iterable[Any] | Mapping[str, Iterable[Any]],
-    *,
-    encoded: bool = False,
-    args: Iterable[str] = _ANY_ADDRESSES,
-) -> Any:
-    """Run an application on `inputs` and return what its sinks got.
+    application: Testable, inputs: Inputs, *, encoded: Literal[False] = False, args: Iterable[str] | None = None
+) -> list[Any]: ...
+@overload
+def run(
+    application: Testable, inputs: Inputs, *, encoded: Literal[True], args: Iterable[str] | None = None
+) -> list[bytes]: ...
+@overload
+def run(application: Testable, inputs: Inputs, *, encoded: bool, args: Iterable[str] | None = None) -> list[Any]: ...
+def run(application: Testable, inputs: Inputs, *, encoded: bool = False, args: Iterable[str] | None = None) -> Any:
+    r"""Run an application with one sink on `inputs`, and return what the sink got.
 
     Args:
         application: A built application, or its `application_setup`.
         inputs: The messages for its only source, or, by name of the pipeline, for several. Bytes go through the
             decoder; anything else is taken for an already decoded message.
-        encoded: Return what the encoders made of the outputs, instead of the outputs.
-        args: The command line for `application_setup`; addresses are never opened.
+        encoded: Return what the encoder made of the outputs, instead of the outputs.
+        args: The command line for `application_setup`. Where it is left out, `application_setup` gets as many made-up
+            addresses as it asks for. Addresses are never opened.
 
     Returns:
-        The list of outputs if there is only one sink; otherwise a dictionary of such lists, by name of the pipeline,
-        or, for the sinks of a pipeline that has several, `"pipeline[0]"`, `"pipeline[1]"` and so on.
+        The list of outputs. Of an application with several sinks, or without any, what `run_all` returns; write
+        `run_all` for those, so that type checkers know.
 
     Raises:
         StepError: User code failed on one of the messages.
 
     >>> import wallaroo
-    >>> from wallaroo import testing
-    >>> @wallaroo.decoder
-    ... def decode(bs):
-    ...     return bs.decode()
-    >>> @wallaroo.encoder
-    ... def encode(text):
-    ...     return text.encode()
-    >>> lines = wallaroo.source("lines", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
-    >>> pipeline = lines.to_sink(wallaroo.TCPSinkConfig("127.0.0.1", "7002", encode))
-    >>> testing.run(wallaroo.build_application("Copy", pipeline), [b"as bytes", "as a message"])
-    ['as bytes', 'as a message']
+    >>> source = wallaroo.TCPSourceConfig("127.0.0.1", "7010", wallaroo.decoder(bytes.decode))
+    >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", "7002", wallaroo.encoder(lambda text: text + "\n"))
+    >>> application = wallaroo.ApplicationBuilder("Copy").new_pipeline("lines", source).to_sink(sink).build()
+    >>> run(application, [b"why", "hello"])
+    ['why', 'hello']
+    >>> run(application, [b"why"], encoded=True)
+    [b'why\n']
+    """
+    outputs = run_all(application, inputs, encoded=encoded, args=args)
+    return next(iter(outputs.values())) if len(outputs) == 1 else outputs
+
+
+@overload
+def run_all(
+    application: Testable, inputs: Inputs, *, encoded: Literal[False] = False, args: Iterable[str] | None = None
+) -> dict[str, list[Any]]: ...
+@overload
+def run_all(
+    application: Testable, inputs: Inputs, *, encoded: Literal[True], args: Iterable[str] | None = None
+) -> dict[str, list[bytes]]: ...
+@overload
+def run_all(
+    application: Testable, inputs: Inputs, *, encoded: bool, args: Iterable[str] | None = None
+) -> dict[str, list[Any]]: ...
+def run_all(application: Testable, inputs: Inputs, *, encoded: bool = False, args: Iterable[str] | None = None) -> Any:
+    """Run an application on `inputs`, and return what each of its sinks got.
+
+    Args:
+        application: As for `run`.
+        inputs: As for `run`.
+        encoded: As for `run`.
+        args: As for `run`.
+
+    Returns:
+        The lists of outputs by name of the pipeline, or, for the sinks of a pipeline that has several,
+        `"pipeline[sink name]"`, or, for those without a name, `"pipeline[0]"`, `"pipeline[1]"` and so on.
+
+    Raises:
+        StepError: User code failed on one of the messages.
+
+    >>> import wallaroo
+    >>> source = wallaroo.TCPSourceConfig("127.0.0.1", "7010", wallaroo.decoder(bytes.decode))
+    >>> one, other = (wallaroo.TCPSinkConfig("127.0.0.1", port, wallaroo.encoder(str)) for port in (7002, 7003))
+    >>> builder = wallaroo.ApplicationBuilder("Copies").new_pipeline("lines", source)
+    >>> run_all(builder.to_sinks([one, other]).build(), ["why"])
+    {'lines[0]': ['why'], 'lines[1]': ['why']}
     """
     memory = InMemory(application, args=args)
     if isinstance(inputs, Mapping):
@@ -83,8 +110,7 @@ def run(
             memory.send(messages, to=pipeline)
     else:
         memory.send(inputs)
-    outputs = {name: memory.outputs(name, encoded=encoded) for name in memory.sinks}
-    return next(iter(outputs.values())) if len(outputs) == 1 else outputs
+    return {name: memory.outputs(name, encoded=encoded) for name in memory.sinks}
 
 
 class InMemory:
@@ -92,40 +118,29 @@ class InMemory:
 
     Args:
         application: A built application, or its `application_setup`.
-        args: The command line for `application_setup`; addresses are never opened.
-        keep_errors: Collect messages on which user code fails in `errors`, as in a real run, instead of raising the
-            error.
+        args: The command line for `application_setup`, as for `run`.
+        keep_errors: Collect messages on which user code fails in `errors`, as in a real run, instead of raising a
+            `StepError`.
 
     >>> import wallaroo
-    >>> from wallaroo import testing
-    >>> @wallaroo.decoder
-    ... def decode(bs):
-    ...     return bs.decode()
-    >>> @wallaroo.state_computation("count", state=dict)
-    ... def count(word, totals):
-    ...     totals[word] = totals.get(word, 0) + 1
-    ...     return word, totals[word]
-    >>> @wallaroo.encoder
-    ... def encode(counted):
-    ...     return "%s => %d" % counted
-    >>> words = wallaroo.source("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
-    >>> pipeline = words.to(count).to_sink(wallaroo.TCPSinkConfig("127.0.0.1", "7002", encode))
-    >>> memory = testing.InMemory(wallaroo.build_application("Count", pipeline))
-    >>> memory.send(["why", "hello"]).send(["why"]).outputs()
-    [('why', 1), ('hello', 1), ('why', 2)]
-    >>> memory.state("count")
-    {'why': 2, 'hello': 1}
+    >>> @wallaroo.state_computation("number")
+    ... def number(line, seen):
+    ...     seen.append(line.upper())
+    ...     return len(seen), True
+    >>> source = wallaroo.TCPSourceConfig("127.0.0.1", "7010", wallaroo.decoder(bytes.decode))
+    >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", "7002", wallaroo.encoder(str))
+    >>> builder = wallaroo.ApplicationBuilder("Numbers").new_pipeline("lines", source)
+    >>> application = builder.to_stateful(number, list, "lines").to_sink(sink).build()
+    >>> memory = InMemory(application, keep_errors=True).send(["why", 5, b"hello"])
+    >>> memory.outputs(), memory.state("lines")
+    ([1, 2], ['WHY', 'HELLO'])
+    >>> [error["message"] for error in memory.errors]
+    ['5']
     """
 
-    def __init__(
-        self,
-        application: Application | Callable[[list[str]], Application],
-        *,
-        args: Iterable[str] = _ANY_ADDRESSES,
-        keep_errors: bool = False,
-    ) -> None:
-        built = application if isinstance(application, Application) else application(list(args))
-        self._recorders: dict[str, _Recorder] = {}
+    def __init__(self, application: Testable, *, args: Iterable[str] | None = None, keep_errors: bool = False) -> None:
+        built = application if isinstance(application, Application) else _built(application, args)
+        self._recorders: dict[str, Recorder] = {}
         pipelines = tuple(self._with_recorders(pipeline) for pipeline in built.pipelines)
         module = None if built is application else sys.modules.get(application.__module__)
         serializers = own_serializers(module)
@@ -133,8 +148,8 @@ class InMemory:
         plan = Plan(
             Application(built.name, pipelines), _layout(pipelines), *serializers, run_id="memory", sources=names
         )
-        self._at_hand = _AtHand()
-        self._worker = Worker(plan, self._at_hand, _Direct(plan) if keep_errors else _Raising(plan))
+        self._at_hand = AtHand()
+        self._worker = Worker(plan, self._at_hand, Direct(plan) if keep_errors else Raising(plan))
         self._levels = len(plan.layout.levels)
         self._states = {state for level in plan.layout.levels for state in level}
         self._stores = MemoryStores()
@@ -148,25 +163,27 @@ class InMemory:
         several = len(pipeline.sinks) > 1
         recorders = []
         for number, sink in enumerate(pipeline.sinks):
-            name = f"{pipeline.name}[{number}]" if several else pipeline.name
-            self._recorders[name] = _Recorder(sink.encoder)
-            recorders.append(_Sink(self._recorders[name]))
-        return replace(pipeline, source=_Source(_Feed(pipeline.source.decoder)), sinks=tuple(recorders))
+            name = sink_name(sink)
+            shown = number if name is None or name.isdecimal() else name
+            label = f"{pipeline.name}[{shown}]" if several else pipeline.name
+            # Several branches may end in one sink.
+            recorders.append(Sink(self._recorders.setdefault(label, Recorder(sink.encoder)), name))
+        return replace(pipeline, source=Source(Feed(pipeline.source.decoder)), sinks=tuple(recorders))
 
     @property
     def sinks(self) -> list[str]:
-        """Return the names of the sinks: those of their pipelines, with a number where there are several."""
+        """Return the names of the sinks: their pipelines', with their own or a number where there are several."""
         return list(self._recorders)
 
-    def send(self, messages: Iterable[Any], to: str | None = None) -> InMemory:
-        """Send messages to a pipeline, each all the way before the next one.
+    def send(self, messages: Iterable[Any], to: str | None = None) -> Self:
+        """Send messages to a pipeline.
 
         Args:
-            messages: Bytes go through the decoder; anything else is taken for an already decoded message.
-            to: The name of the pipeline, which need not be given if there is only one.
+            messages: Bytes, which go through the decoder, or already decoded messages.
+            to: The name of the pipeline; it need not be given if there is only one.
 
         Returns:
-            This object, for the next call.
+            This application in memory.
 
         Raises:
             StepError: User code failed on one of the messages, and errors are not kept.
@@ -175,7 +192,7 @@ class InMemory:
         for message in messages:
             try:
                 self._run(self._block_of(name, message))
-            except _Raised as raised:
+            except Raised as raised:
                 raise raised.error from raised.error.__cause__
         return self
 
@@ -202,39 +219,45 @@ class InMemory:
                 self.errors += load_records(chunk.body)
         self.errors += unsaved
 
+    @overload
+    def outputs(self, sink: str | None = None, *, encoded: Literal[False] = False) -> list[Any]: ...
+    @overload
+    def outputs(self, sink: str | None = None, *, encoded: Literal[True]) -> list[bytes]: ...
+    @overload
+    def outputs(self, sink: str | None = None, *, encoded: bool) -> list[Any]: ...
     def outputs(self, sink: str | None = None, *, encoded: bool = False) -> list[Any]:
-        """Return what a sink got so far.
+        """Tell what a sink got so far.
 
         Args:
-            sink: One of `sinks`, which need not be given if there is only one.
-            encoded: Return what the encoder made of the outputs, instead of the outputs.
+            sink: The name of the sink, one of `sinks`; it need not be given if there is only one.
+            encoded: Whether to return what the encoder made of the outputs, instead of the outputs.
 
         Returns:
-            The outputs in order.
+            The list, in the order in which the outputs came.
         """
         recorder = self._recorders[self._only(self.sinks, sink, "sink")]
         return list(recorder.encoded if encoded else recorder.outputs)
 
     def state(self, name: str, key: Any = None) -> Any:
-        """Return one object of a state.
+        """Look at one state object.
 
         Args:
             name: The name of the state.
-            key: The key; nothing for a state that is one object.
+            key: The key, where the state has one object for each.
 
         Returns:
-            The object, or None if there is none yet.
+            The object; None if there is none yet.
         """
         return self.states(name).get(key)
 
     def states(self, name: str) -> dict[Any, Any]:
-        """Return all objects of a state.
+        """Look at all objects of a state.
 
         Args:
             name: The name of the state.
 
         Returns:
-            The objects by their keys; that of a state which is one object has the key None.
+            The objects by key.
         """
         if name not in self._states:
             raise WallarooError(f"There is no state {name!r}; there is: {', '.join(map(repr, sorted(self._states)))}.")
@@ -249,91 +272,10 @@ class InMemory:
         raise WallarooError(f"{what} The application has: {', '.join(map(repr, names)) or 'none'}.")
 
 
+def _built(setup: Callable[[list[str]], Application], args: Iterable[str] | None) -> Application:
+    return call_with_addresses(setup, []) if args is None else setup(list(args))
+
+
 def _layout(pipelines: tuple[Pipeline, ...]) -> Layout:
     levels = tuple(tuple(state.name for state in level) for level in state_levels(pipelines))
     return Layout(levels, frozenset(), buckets=1)
-
-
-class _Raised(BaseException):
-    """Carries a StepError past everything that handles the exceptions of user code."""
-
-    def __init__(self, error: StepError) -> None:
-        super().__init__(error)
-        self.error = error
-
-
-class _Direct(Outbox):
-    """An outbox that leaves printing alone."""
-
-    def capturing(self) -> contextlib.AbstractContextManager[object]:
-        """Print where the test prints."""
-        return contextlib.nullcontext()
-
-
-class _Raising(_Direct):
-    """An outbox that takes no dead letters."""
-
-    def fail(
-        self,
-        place: Place,
-        message: Any,
-        error: BaseException,
-        key: Any = AT_HAND,  # noqa: ARG002
-        *,
-        encoding: str | None = None,  # noqa: ARG002
-    ) -> None:
-        """Raise the error."""
-        failure = StepError(place.pipeline, place.step, message, error)
-        failure.__cause__ = error
-        raise _Raised(failure)
-
-
-class _AtHand:
-    """The message that is being run (`Messages`); it may be decoded already."""
-
-    def __init__(self) -> None:
-        self._piece: Piece = (0, [])
-
-    def put(self, position: int, message: Any) -> None:
-        self._piece = (position, [message])
-
-    def read(self, source: str, first: int, end: int) -> Iterator[Piece]:  # noqa: ARG002 - there is only this one
-        yield self._piece
-
-
-@dataclass
-class _Source:
-    decoder: Decoder
-
-
-@dataclass
-class _Sink:
-    encoder: Encoder
-
-
-class _Feed:
-    """A decoder that lets messages pass which are decoded already."""
-
-    def __init__(self, decoder: Decoder) -> None:
-        self._decoder = decoder
-        self.header_length = decoder.header_length
-        self.payload_length = decoder.payload_length
-
-    def decode(self, bs: Any) -> Any:
-        return self._decoder.decode(bs) if isinstance(bs, bytes) else bs
-
-
-class _Recorder:
-    """An encoder that notes what it was given and what it made of it."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self.outputs: list[Any] = []
-        self.encoded: list[Any] = []
-
-    def encode(self, data: Any) -> Any:
-        self.outputs.append(data)
-        encoded = self._encoder.encode(data)
-        if encoded is not None:
-            self.encoded.append(encoded.encode() if isinstance(encoded, str) else encoded)
-        return encoded

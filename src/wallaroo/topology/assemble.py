@@ -6,12 +6,30 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.errors import WallarooParameterError
-from wallaroo.introspection import MISSING, instance_of, label
+from wallaroo.introspection import MISSING, decoration_mistakes, instance_of, label, making_mistakes
 from wallaroo.topology import validate
-from wallaroo.topology.branches import SINK_METHODS, Line, one_line_for_each_source
+from wallaroo.topology.branches import SINK_METHODS, Declaration, Line, SourceGraph, graphs_of
 from wallaroo.topology.levels import order_mistakes
-from wallaroo.topology.model import Application, Computation, KeyBy, Pipeline, State, StateComputation, Step
-from wallaroo.topology.validate_endpoints import listening_mistakes, sink_list_mistakes, sink_mistakes, source_mistakes
+from wallaroo.topology.model import (
+    Application,
+    Computation,
+    KeyBy,
+    Pipeline,
+    SinkGroup,
+    State,
+    StateComputation,
+    Step,
+    Target,
+    line_of,
+)
+from wallaroo.topology.validate_endpoints import (
+    choose_mistakes,
+    listening_mistakes,
+    sink_list_mistakes,
+    sink_mistakes,
+    sink_name_mistakes,
+    source_mistakes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -40,16 +58,13 @@ def assemble_lines(name: Any, lines: Iterable[Line], slips: Iterable[str] = ()) 
         slips: Mistakes that the lines do not show; without lines there must be one.
     """
     assembly = _Assembly()
-    kept, mistakes = one_line_for_each_source(lines)
+    graphs, mistakes = graphs_of(lines)
     declarations: list[tuple[Any, ...]] = []
-    for line in kept:
-        for declaration in (line.source, *line.declarations):
-            assembly.take(declaration.method, list(declaration.arguments), declaration)
-        for declaration in line.more_sinks:
-            assembly.take_sinks(declaration.method, list(declaration.arguments), declaration)
-        taken = (line.source, *line.declarations, *line.more_sinks)
+    for graph in graphs:
+        assembly.take_graph(graph)
+        taken = (graph.source, *graph.declarations)
         declarations += [(declaration.method, *declaration.arguments) for declaration in taken]
-    if not kept:
+    if not graphs:
         named = validate.name_mistakes(name, "the name of the application")
         raise WallarooParameterError(mistakes_text(name, [*named, *slips]))
     return _application(name, assembly, declarations, [*slips, *mistakes])
@@ -65,6 +80,7 @@ def _application(
         *assembly.mistakes,
         *validate.pipeline_name_mistakes(pipelines),
         *validate.step_name_mistakes(pipelines),
+        *sink_name_mistakes(pipelines),
         *listening_mistakes(pipelines),
         *order_mistakes(pipelines),
     ]
@@ -88,13 +104,33 @@ class _Draft:
     source: Any
     steps: list[Step] = field(default_factory=list)
     sinks: list[Any] = field(default_factory=list)
+    groups: list[SinkGroup] = field(default_factory=list)
     steps_declared: int = 0
     has_sink: bool = False
-    chained: bool = False
-    """Whether it was started with `wallaroo.source` and not with a builder."""
+    graph: SourceGraph | None = None
+    """How the declarations join, where it was started with `wallaroo.source` and not with a builder."""
+    targets: dict[Declaration, Target] = field(default_factory=dict)
+    """What was kept of the declarations of the graph."""
+
+    @property
+    def chained(self) -> bool:
+        return self.graph is not None
 
     def finished(self) -> Pipeline:
-        return Pipeline(self.name, self.source, tuple(self.steps), tuple(self.sinks))
+        if self.graph is None:
+            ways = line_of(len(self.steps), *self.groups)
+        else:
+            kept = [each for each in self.graph.declarations if isinstance(self.targets.get(each), int)]
+            ways = tuple(self._onward(each) for each in (self.graph.source, *kept))
+        return Pipeline(self.name, self.source, tuple(self.steps), tuple(self.sinks), ways)
+
+    def _onward(self, declaration: Declaration) -> tuple[Target, ...]:
+        """Return where messages go from a declaration, past those that were not kept."""
+        assert self.graph is not None
+        onward: dict[Target, None] = {}
+        for each in self.graph.after[declaration]:
+            onward |= dict.fromkeys([self.targets[each]] if each in self.targets else self._onward(each))
+        return tuple(onward)
 
 
 class _Assembly:
@@ -105,19 +141,31 @@ class _Assembly:
         self.drafts: list[_Draft] = []
         self._open: _Draft | None = None
         self._states: dict[str, tuple[State, str]] = {}
-        self._mark: object = None
+        self._mark: Declaration | None = None
         self._noted: set[tuple[int, str]] = set()
 
-    def take(self, method: str, arguments: list[Any], mark: object = None) -> None:
-        """Take one declaration. What is wrong with one that several lines share is told once: `mark` identifies it."""
-        self._mark = mark
+    def take_graph(self, graph: SourceGraph) -> None:
+        """Take a source and all that is behind it."""
+        self._take_marked(graph.source)
+        assert self._open is not None
+        self._open.graph = graph
+        for declaration in graph.declarations:
+            self._open.has_sink = any(each.method in SINK_METHODS for each in graph.before(declaration))
+            self._take_marked(declaration)
+
+    def _take_marked(self, declaration: Declaration) -> None:
+        # What is wrong with a declaration that several sources share is told once.
+        self._mark = declaration
+        self.take(declaration.method, list(declaration.arguments))
+
+    def take(self, method: str, arguments: list[Any]) -> None:
+        """Take one declaration."""
         if method == "done":
             self._open = None
         elif method in ("new_pipeline", "source"):
             self._new_pipeline(method, arguments)
         elif method in SINK_METHODS:
-            self._note(self._where(method, arguments), self._place_mistakes(method))
-            self.take_sinks(method, arguments, mark)
+            self._sinks(method, *arguments)
         else:
             self._step(method, arguments)
 
@@ -132,15 +180,13 @@ class _Assembly:
         if source is not MISSING:
             self._note(where, source_mistakes(source))
         called = name if isinstance(name, str) and name else position
-        self._open = _Draft(called, source, chained=method == "source")
+        self._open = _Draft(called, source)
         self.drafts.append(self._open)
 
-    def take_sinks(self, method: str, arguments: list[Any], mark: object = None) -> None:
-        """Take the sinks of a declaration, also behind those of another one."""
-        self._mark = mark
-        where = self._where(method, arguments)
-        self._note(where, validate.missing_arguments(method, arguments))
-        given = arguments[0]
+    def _sinks(self, method: str, given: Any, choose: Any = None) -> None:
+        where = self._where(method, [given])
+        self._note(where, self._place_mistakes(method))
+        self._note(where, validate.missing_arguments(method, [given]))
         if method == "to_sinks" and given is not MISSING:
             self._note(where, sink_list_mistakes(given))
             sinks = list(given) if isinstance(given, list | tuple) else []
@@ -148,9 +194,15 @@ class _Assembly:
             sinks = [] if given is MISSING else [given]
         for sink in sinks:
             self._note(where, sink_mistakes(sink))
+        if choose is not None:
+            self._note(where, choose_mistakes(choose, sinks))
         if self._open is not None:
+            first = len(self._open.sinks)
+            group = SinkGroup(tuple(range(first, first + len(sinks))), choose)
             self._open.sinks.extend(sinks)
+            self._open.groups.append(group)
             self._open.has_sink = True
+            self._keep(group)
 
     def _step(self, method: str, arguments: list[Any]) -> None:
         if self._open is not None:
@@ -161,7 +213,13 @@ class _Assembly:
         step = self._step_of(method, arguments, mistakes)
         self._note(where, mistakes)
         if self._open is not None and step is not None:
+            self._keep(len(self._open.steps))
             self._open.steps.append(step)
+
+    def _keep(self, target: Target) -> None:
+        """Note what became of the declaration at hand, where it is one of a graph."""
+        if self._open is not None and self._mark is not None:
+            self._open.targets[self._mark] = target
 
     def _step_of(self, method: str, arguments: list[Any], mistakes: list[str]) -> Step | None:
         if method == "collect":
@@ -189,7 +247,9 @@ class _Assembly:
     def _step_with_own_state(
         self, method: str, target: Any, instance: Any, mistakes: list[str]
     ) -> StateComputation | None:
+        mistakes.extend(decoration_mistakes(instance))
         mistakes.extend(validate.own_state_mistakes(label(target), instance.own_state, method))
+        mistakes.extend(validate.returning_mistakes(instance, label(target), pair=False))
         if mistakes:
             return None
         name, multi = instance.name(), callable(getattr(instance, "compute_multi", None))
@@ -260,7 +320,7 @@ def _key_by(target: Any, mistakes: list[str]) -> KeyBy | None:
 
 def _made(target: Any, mistakes: list[str]) -> Any | None:
     """Return the object that `target` is or makes; only an object can tell its name."""
-    found = list(validate.making_mistakes(target))
+    found = list(making_mistakes(target))
     mistakes.extend(found)
     if found:
         return None

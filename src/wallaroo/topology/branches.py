@@ -1,13 +1,14 @@
-"""The lines of pipelines that are chained and merged: what was declared, from each source to its end.
+"""Pipelines that are chained, continued several times and merged: what was declared behind each source.
 
-Declarations are told apart by identity: pipelines that were made from one another have declarations in common, and a
-message passes each of them once.
+A pipeline is kept as lines, each of them from a source to an end. Declarations are told apart by identity: pipelines
+that were made from one another have declarations in common. So the lines of a source together are a graph: where they
+part, a message goes down each branch, and what they have in common is computed once.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import zip_longest
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.introspection import MISSING, label
@@ -33,11 +34,10 @@ class Declaration:
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A source and what was declared after it; `more_sinks` are those of other pipelines that share all the steps."""
+    """A source and what was declared after it, up to one end."""
 
     source: Declaration
     declarations: tuple[Declaration, ...] = ()
-    more_sinks: tuple[Declaration, ...] = ()
 
     def then(self, declaration: Declaration) -> Line:
         """Return this line with one more declaration at its end."""
@@ -49,54 +49,54 @@ class Line:
         name = self.source.arguments[0]
         return "without a name" if name is MISSING else repr(name)
 
-    @property
-    def _steps(self) -> tuple[Declaration, ...]:
-        return self.declarations[:-1] if self._sink else self.declarations
 
-    @property
-    def _sink(self) -> tuple[Declaration, ...]:
-        return tuple(each for each in self.declarations[-1:] if each.method in SINK_METHODS)
+@dataclass(eq=False)
+class SourceGraph:
+    """A source and all that was declared behind it, each declaration once."""
 
-    def joined(self, other: Line) -> Line | None:
-        """Return this line with the sink of another one too, None where that is not all that sets them apart."""
-        if self._steps != other._steps or self.includes(other):
-            return None
-        if not self._sink:
-            return replace(self, declarations=other.declarations)
-        return replace(self, more_sinks=(*self.more_sinks, *other._sink))
+    source: Declaration
+    after: dict[Declaration, list[Declaration]] = field(default_factory=dict)
+    """What comes next after the source, and after each declaration, in the order in which it was declared."""
 
-    def includes(self, other: Line) -> bool:
-        """Tell whether the way of another line, to the same sink, is one of this line's."""
-        ends = [self._sink, *((sink,) for sink in self.more_sinks)]
-        return self._steps == other._steps and other._sink in ends
+    def add(self, line: Line) -> None:
+        """Add a line of this source."""
+        here = self.source
+        for declaration in line.declarations:
+            following = self.after.setdefault(here, [])
+            if declaration not in following:
+                following.append(declaration)
+            here = declaration
+        self.after.setdefault(here, [])
+
+    def before(self, declaration: Declaration) -> list[Declaration]:
+        """Return what leads straight to a declaration."""
+        return [each for each, following in self.after.items() if declaration in following]
+
+    @cached_property
+    def declarations(self) -> list[Declaration]:
+        """Return the declarations in the order of the lines, but each behind all that lead to it."""
+        waiting = [each for each in self.after if each is not self.source]
+        ordered = []
+        while waiting:
+            led_to = {following for each in waiting for following in self.after[each]}
+            ready = next(each for each in waiting if each not in led_to)
+            waiting.remove(ready)
+            ordered.append(ready)
+        return ordered
 
 
-def one_line_for_each_source(lines: Iterable[Line]) -> tuple[list[Line], list[str]]:
-    """Return one line for each source, and a sentence for each line that could not be joined with the others.
-
-    A source is read once, and its messages take one way; they may end in the sinks of several pipelines.
-    """
-    found: dict[int, Line] = {}
+def graphs_of(lines: Iterable[Line]) -> tuple[list[SourceGraph], list[str]]:
+    """Return a graph for each source, and a sentence for each line that is there twice."""
+    graphs: dict[Declaration, SourceGraph] = {}
+    seen: set[tuple[Declaration, ...]] = set()
     mistakes = []
     for line in lines:
-        earlier = found.get(id(line.source))
-        if earlier is None:
-            found[id(line.source)] = line
-        elif joined := earlier.joined(line):
-            found[id(line.source)] = joined
-        else:
-            mistakes.append(_two_ways(earlier, line))
-    return list(found.values()), mistakes
-
-
-def _two_ways(one: Line, other: Line) -> str:
-    if one.includes(other):
-        return f"the pipeline of source {one.name} is merged with itself: its messages would come twice. Merge it once"
-    pairs = zip_longest(one.declarations, other.declarations)
-    here, there = next((str(here or "the end"), str(there or "the end")) for here, there in pairs if here is not there)
-    return (
-        f"the messages of source {one.name} would take two ways, which part at {here} and {there}: a source has one "
-        "line of steps. Put the steps one after the other (a computation_multi can give the results of both ways), "
-        "end in several sinks with to_sinks([one, another]), or give each way a source of its own, with another name "
-        "and another port, and send the messages to both"
-    )
+        whole = (line.source, *line.declarations)
+        if whole in seen:
+            mistakes.append(
+                f"the pipeline of source {line.name} is merged with itself: its messages would come twice. Merge it "
+                "once"
+            )
+        seen.add(whole)
+        graphs.setdefault(line.source, SourceGraph(line.source)).add(line)
+    return list(graphs.values()), mistakes

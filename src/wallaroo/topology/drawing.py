@@ -8,7 +8,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from wallaroo.connectors.registry import sink_kind, source_kind
-from wallaroo.topology.model import Application, KeyBy, Pipeline, State, StateComputation, Step
+from wallaroo.introspection import bare_label
+from wallaroo.topology.model import (
+    DECODER,
+    Application,
+    KeyBy,
+    Pipeline,
+    SinkGroup,
+    State,
+    StateComputation,
+    Step,
+    Target,
+    sink_name,
+)
 
 _MARGIN = "  "
 _SHARED, _OWN = "◆", "◇"
@@ -16,6 +28,8 @@ _SHARED, _OWN = "◆", "◇"
 
 def draw(application: Application, width: int = 100) -> str:
     """Return a drawing of the application that is at most `width` columns wide, which must be 41 or more.
+
+    It may be wider where branches have branches, and `width` leaves too little room for them.
 
     A double line leaves steps that make any number of outputs of one message. `◆` marks a state that several
     pipelines share; below the pipelines stands who shares it.
@@ -55,7 +69,7 @@ def draw(application: Application, width: int = 100) -> str:
     room = width - len(_MARGIN)
     lines = wrapped(application.name, width)
     for pipeline in application.pipelines:
-        drawn = [*wrapped(pipeline.name, room), *chained(list(_blocks(pipeline, shared)), room)]
+        drawn = [*wrapped(pipeline.name, room), *chained(_PipelineDrawing(pipeline, shared).blocks(room), room)]
         lines += ["", *(_MARGIN + line for line in drawn)]
     legend = [line for name in users if name in shared for line in _legend(name, users[name], width)]
     return "\n".join([*lines, "", *legend] if legend else lines)
@@ -78,19 +92,67 @@ def _legend(state: str, users: list[tuple[str, str]], width: int) -> Iterator[st
         yield f"  {line}" if number else f"{_SHARED} {line}"
 
 
-def _blocks(pipeline: Pipeline, shared: set[str]) -> Iterator[Block]:
-    yield box(source_kind(pipeline.source).shown(pipeline.source))
-    for step in pipeline.steps:
-        yield box(_texts(step, shared), many=_makes_many(step))
-    many = bool(pipeline.steps) and _makes_many(pipeline.steps[-1])
-    sinks = [box(sink_kind(sink).shown(sink), last=True) for sink in pipeline.sinks]
-    if len(sinks) > 1:
-        yield fan(sinks, many=many)
-    elif sinks:
-        yield sinks[0]
-    else:
-        text = "○ no sink"
-        yield Block((" " * len(text), text), entry="")
+class _PipelineDrawing:
+    """Draws a pipeline from its source on. What several branches lead to is drawn once, and then only named."""
+
+    def __init__(self, pipeline: Pipeline, shared: set[str]) -> None:
+        self._pipeline = pipeline
+        self._shared = shared
+        self._drawn: set[tuple[str, int]] = set()
+
+    def blocks(self, room: int) -> list[Block]:
+        """Return the boxes, the last of which may be a fan of branches, for so many columns."""
+        return [box(source_kind(self._pipeline.source).shown(self._pipeline.source)), *self._after(DECODER, room)]
+
+    def _after(self, index: int, room: int, *, many: bool = False) -> list[Block]:
+        """Return what follows a step; `many` if there is a double line to it."""
+        ways = [way for target in self._pipeline.after(index) for way in _one_by_one(target)]
+        if not ways:
+            text = "○ no sink"
+            return [Block((" " * len(text), text), entry="")]
+        if len(ways) == 1:
+            return self._way(ways[0], room)
+        inner = room - _FAN_COLUMNS
+        return [fan([as_block(self._way(way, inner), inner) for way in ways], many=many)]
+
+    def _way(self, target: Target, room: int) -> list[Block]:
+        if isinstance(target, int):
+            return self._from_step(target, room)
+        return self._sink(target.sinks[0], room) if target.choose is None else self._chosen(target, room)
+
+    def _from_step(self, index: int, room: int) -> list[Block]:
+        step = self._pipeline.steps[index]
+        if self._is_drawn("step", index):
+            return [box([step.name, _ABOVE], last=True, widest=_widest(room))]
+        many = _makes_many(step)
+        drawn = box(_texts(step, self._shared), many=many, widest=_widest(room))
+        return [drawn, *self._after(index, room, many=many)]
+
+    def _chosen(self, group: SinkGroup, room: int) -> list[Block]:
+        name = bare_label(group.choose)
+        if self._is_drawn("choose", group.sinks[0]):
+            return [box([name, _ABOVE], last=True, widest=_widest(room))]
+        sinks = [block for number in group.sinks for block in self._sink(number, room - _FAN_COLUMNS)]
+        return [box([name, "chooses sinks"], widest=_widest(room)), fan(sinks) if len(sinks) > 1 else sinks[0]]
+
+    def _sink(self, number: int, room: int) -> list[Block]:
+        sink = self._pipeline.sinks[number]
+        texts = [f"“{name}”"] if (name := sink_name(sink)) else []
+        texts += [_ABOVE] if texts and self._is_drawn("sink", number) else sink_kind(sink).shown(sink)
+        return [box(texts, last=True, widest=_widest(room + _TURN_COLUMNS))]
+
+    def _is_drawn(self, kind: str, number: int) -> bool:
+        """Tell whether something is drawn already; from now on it is."""
+        drawn = (kind, number) in self._drawn
+        self._drawn.add((kind, number))
+        return drawn
+
+
+def _one_by_one(target: Target) -> list[Target]:
+    """Return sinks that all get everything as single ones."""
+    if isinstance(target, int) or target.choose is not None:
+        return [target]
+    return [SinkGroup((number,)) for number in target.sinks]
 
 
 def _texts(step: Step, shared: set[str]) -> Iterator[str]:
@@ -121,6 +183,17 @@ def _extent(state: State) -> str:
 
 
 _WIDEST_TEXT = 28
+_NARROWEST_TEXT = 6
+_FAN_COLUMNS = 7
+"""What a fan in a row of its own takes from the room of its branches."""
+_TURN_COLUMNS = 3
+"""What the line takes that goes on below."""
+_ABOVE = "(see above)"
+
+
+def _widest(room: int) -> int:
+    """Return how wide texts may be in a box that begins a row, and from which the line goes on below."""
+    return max(_NARROWEST_TEXT, min(_WIDEST_TEXT, room - 11))
 
 
 @dataclass(frozen=True)
@@ -183,7 +256,7 @@ def _pieces(word: str, width: int) -> Iterator[str]:
     yield piece
 
 
-def box(texts: Iterable[str], *, last: bool = False, many: bool = False) -> Block:
+def box(texts: Iterable[str], *, last: bool = False, many: bool = False, widest: int = _WIDEST_TEXT) -> Block:
     r"""Return texts in a box; all but the `last` box of a line have a way out of it.
 
     >>> print(*box(["Count Word", "by key"]).lines, sep="\n")
@@ -192,7 +265,7 @@ def box(texts: Iterable[str], *, last: bool = False, many: bool = False) -> Bloc
     │ by key     │
     ╰────────────╯
     """
-    lines = [line for text in texts for line in wrapped(text, _WIDEST_TEXT)]
+    lines = [line for text in texts for line in wrapped(text, widest)]
     inner = max(map(columns, lines))
     way_out = "│" if last else "╞" if many else "├"
     sides = [way_out, *"│" * (len(lines) - 1)]
@@ -212,6 +285,13 @@ def fan(blocks: Sequence[Block], *, many: bool = False) -> Block:
         stems = [f"{above}   ", f"{branch}──{block.entry}", *[f"{below}   "] * (len(block.lines) - 2)]
         lines += [stem + _filled(line, width) for stem, line in zip(stems, block.lines, strict=True)]
     return Block(tuple(lines), entry="")
+
+
+def as_block(blocks: Sequence[Block], width: int) -> Block:
+    """Return blocks from left to right as a single one, at most `width` columns wide."""
+    lines = chained(blocks, width)
+    widest = max(map(columns, lines))
+    return Block(tuple(_filled(line, widest) for line in lines), blocks[0].entry)
 
 
 def chained(blocks: Sequence[Block], width: int) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from wallaroo.connectors.registry import source_kind
-from wallaroo.topology.model import Application, KeyBy, Pipeline, State, StateComputation, Step
+from wallaroo.topology.model import Application, KeyBy, Pipeline, SinkGroup, State, StateComputation, Step, sink_name
 
 Description = Mapping[str, Any]
 """Made of what JSON has."""
@@ -22,8 +22,15 @@ def _pipeline(pipeline: Pipeline) -> Description:
         "name": pipeline.name,
         "source": source_kind(pipeline.source).nature,
         "steps": [_step(step) for step in pipeline.steps],
-        "sinks": len(pipeline.sinks),
+        "sinks": [sink_name(sink) for sink in pipeline.sinks],
+        "ways": [[_target(each) for each in targets] for targets in pipeline.ways],
     }
+
+
+def _target(target: int | SinkGroup) -> list[Any]:
+    if isinstance(target, int):
+        return ["step", target]
+    return ["sinks", *target.sinks, *([] if target.choose is None else ["chosen"])]
 
 
 def _step(step: Step) -> str:
@@ -43,8 +50,9 @@ def _state(state: State) -> str:
 def differences(here: Description, there: Description) -> Iterator[str]:
     """Yield what is not the same, in words that fit behind "application_setup"; `there` is what machida has.
 
-    >>> there = {"name": "A", "pipelines": [{"name": "p", "source": "has a decoder", "steps": [], "sinks": 1}]}
-    >>> here = {"name": "A", "pipelines": [{**there["pipelines"][0], "sinks": 2}]}
+    >>> pipeline = {"name": "p", "source": "has a decoder", "steps": [], "sinks": [None], "ways": []}
+    >>> there = {"name": "A", "pipelines": [pipeline]}
+    >>> here = {"name": "A", "pipelines": [{**pipeline, "sinks": [None, None]}]}
     >>> list(differences(here, there))
     ["gave the pipeline 'p' 2 sinks, and 1 in machida"]
     """
@@ -68,13 +76,23 @@ def _of_pipeline(here: Description, there: Description) -> Iterator[str]:
         for number, (one, other) in enumerate(zip(here["steps"], there["steps"], strict=True), 1):
             if one != other:
                 yield f"gave the pipeline {name!r} as step {number} {one}, and {other} in machida"
-    if here["sinks"] != there["sinks"]:
-        yield f"gave the pipeline {name!r} {_count(here['sinks'], 'sink')}, and {there['sinks']} in machida"
+    yield from _of_ways(here, there)
+
+
+def _of_ways(here: Description, there: Description) -> Iterator[str]:
+    name = here["name"]
+    mine, others = here["sinks"], there["sinks"]
+    if len(mine) != len(others):
+        yield f"gave the pipeline {name!r} {_count(len(mine), 'sink')}, and {len(others)} in machida"
+    elif mine != others:
+        yield f"called the sinks of the pipeline {name!r} {_listed(mine)}, and {_listed(others)} in machida"
+    elif len(here["steps"]) == len(there["steps"]) and here["ways"] != there["ways"]:
+        yield f"joined the steps and sinks of the pipeline {name!r} in another way than in machida"
 
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(map(repr, names))
+def _listed(names: list[str | None]) -> str:
+    return ", ".join("(no name)" if name is None else repr(name) for name in names)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from wallaroo.errors import WallarooParameterError
-from wallaroo.topology.model import Pipeline, State, StateComputation
+from wallaroo.topology.model import DECODER, Pipeline, State, StateComputation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,6 +17,11 @@ _WHY_AND_WAYS_OUT = (
     "states in the same order, and each of them once. Ways out: use a different state name in one of the "
     "steps (with the state in its decorator, a computation's name is its state's too); change the order of the "
     "steps; or split the work into two applications connected by TCP"
+)
+_WHY_AND_MERGE = (
+    "The messages of one branch would come before those of the other, as many at a time as happen to be computed "
+    "together. Merge the branches before this step, as in one.merge(another).to(computation): then each message comes "
+    "in its turn, once from each branch; or write a computation with another name for one of them"
 )
 
 
@@ -51,9 +56,11 @@ def order_mistakes(pipelines: Iterable[Pipeline]) -> Iterator[str]:
     for pipeline in pipelines:
         names = [state.name for state in _states(pipeline)]
         for name in dict.fromkeys(names):
-            if names.count(name) > 1:
+            if any(way.count(name) > 1 for way in _ways(pipeline)):
                 twice = f"pipeline {pipeline.name!r} visits the state {name!r} more than once"
                 yield f"{twice}. {_WHY_AND_WAYS_OUT}"
+            elif names.count(name) > 1:
+                yield f"pipeline {pipeline.name!r} visits the state {name!r} in several branches. {_WHY_AND_MERGE}"
     edges = state_hops(pipelines)
     while cycle := _cycle(edges):
         hops = "; ".join(f"{_pipelines_named(edges[here, there])} from {here!r} to {there!r}" for here, there in cycle)
@@ -66,13 +73,24 @@ def _states(pipeline: Pipeline) -> list[State]:
     return [step.state for step in pipeline.steps if isinstance(step, StateComputation)]
 
 
+def _ways(pipeline: Pipeline) -> list[tuple[str, ...]]:
+    """Return the names of the states that messages pass, for each way they may take."""
+    ways: dict[int, set[tuple[str, ...]]] = {}
+    for index in reversed(range(DECODER, len(pipeline.steps))):
+        step = None if index == DECODER else pipeline.steps[index]
+        here = (step.state.name,) if isinstance(step, StateComputation) else ()
+        onward = [way for each in pipeline.after(index) if isinstance(each, int) for way in ways[each]]
+        ways[index] = {(*here, *way) for way in onward or [()]}
+    return sorted(ways[DECODER])
+
+
 def state_hops(pipelines: Iterable[Pipeline]) -> dict[tuple[str, str], list[str]]:
     """Return each step from one state to the next, with the names of the pipelines that take it."""
     edges: dict[tuple[str, str], list[str]] = {}
     for pipeline in pipelines:
         # A second visit is a mistake of its own and would show up here as a circle again.
-        names = dict.fromkeys(state.name for state in _states(pipeline))
-        for hop in pairwise(names):
+        ways = map(dict.fromkeys, _ways(pipeline))
+        for hop in dict.fromkeys(hop for way in ways for hop in pairwise(way)):
             edges.setdefault(hop, []).append(pipeline.name)
     return edges
 

@@ -1,6 +1,7 @@
 """An application as plain data.
 
-The words users write (`wallaroo.api`) end up here: every pipeline is a source, a line of steps and its sinks.
+The words users write (`wallaroo.api`) end up here: every pipeline is a source, its steps and its sinks. Mostly the
+steps are a line; where a pipeline was continued several times from one place, they branch there.
 User code is kept as it was given (a decorated function, an instance or a class) in fields called `target`, and
 turned into a plain callable by `bind` and `make` where it is run: a class is instantiated there.
 """
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from wallaroo.introspection import instance_of
+from wallaroo.introspection import instance_of, key_method
 from wallaroo.protocols import SinkConfig, SourceConfig
 
 REPLAYS = "(replayed dead letters)"
@@ -68,8 +69,7 @@ class KeyBy:
         """Return the user's function from a message to its key."""
         if self.target is None:
             return lambda _: None
-        function: Callable[[Any], Any] = instance_of(self.target).partition
-        return function
+        return _key_function(self.target, "extract_key", "partition")
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,25 +100,114 @@ class StateComputation:
         """Return the user's function from a message to its key, or None where the step has none."""
         if self.partition is None:
             return None
-        function: Callable[[Any], Any] = instance_of(self.partition).partition
-        return function
+        return _key_function(self.partition, "partition", "extract_key")
+
+
+def _key_function(target: Any, *methods: str) -> Callable[[Any], Any]:
+    """Return the first of the `methods` that there is: either generation's word for it is as good."""
+    function: Callable[[Any], Any] = getattr(instance_of(target), key_method(target, *methods) or methods[0])
+    return function
 
 
 Step = Computation | KeyBy | StateComputation
 
 
 @dataclass(frozen=True, eq=False)
+class SinkGroup:
+    """Sinks that get the same outputs: each of them every output, or, with `choose`, those that it names."""
+
+    sinks: tuple[int, ...]
+    """Their numbers among the sinks of the pipeline."""
+    choose: Callable[[Any], Any] | None = None
+    """The user's function from an output to the names of sinks."""
+
+
+Target = int | SinkGroup
+"""Where messages go next: to the step with this index, or to sinks."""
+
+DECODER = -1
+"""Stands for the decoder where the index of a step is asked for."""
+
+
+@dataclass(frozen=True, eq=False)
 class Pipeline:
-    """A source, the steps its messages take, and the sinks that each get all of the output (there may be none)."""
+    """A source, the steps its messages take, and the sinks of its outputs (there may be none).
+
+    `ways` says where messages go from the decoder, and then from each step: to all of these targets, in this order. A
+    step has a higher index than those that lead to it. Where `ways` is left out, the steps are a line, and each of the
+    sinks gets all of the output.
+    """
 
     name: str
     source: SourceConfig
     steps: tuple[Step, ...]
     sinks: tuple[SinkConfig, ...]
+    ways: tuple[tuple[Target, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.ways:
+            ends = [SinkGroup(tuple(range(len(self.sinks))))] if self.sinks else []
+            object.__setattr__(self, "ways", line_of(len(self.steps), *ends))
+
+    def after(self, index: int) -> tuple[Target, ...]:
+        """Return where messages go from a step, or from the `DECODER`."""
+        return self.ways[index + 1]
+
+    def before(self, target: Target) -> list[int]:
+        """Return the steps that messages may have passed on their way to a step or to a group of sinks."""
+        found: set[Target] = {target}
+        for index in reversed(range(len(self.steps))):
+            if not found.isdisjoint(self.after(index)):
+                found.add(index)
+        return sorted(index for index in found - {target} if isinstance(index, int))
+
+    def is_keyed(self, target: Target) -> bool:
+        """Tell whether messages may have a key when they come to a step or to a group of sinks."""
+        return any(isinstance(self.steps[index], KeyBy | StateComputation) for index in self.before(target))
+
+    @property
+    def is_branched(self) -> bool:
+        """Tell whether messages take several ways from somewhere."""
+        return any(len(targets) > 1 for targets in self.ways)
+
+    @property
+    def sink_groups(self) -> list[SinkGroup]:
+        """Return the groups of sinks, in the order of their sinks."""
+        groups = dict.fromkeys(each for targets in self.ways for each in targets if isinstance(each, SinkGroup))
+        return sorted(groups, key=lambda group: group.sinks)
+
+    @property
+    def choosers(self) -> list[SinkGroup]:
+        """Return the groups of sinks that have a `choose`."""
+        return [group for group in self.sink_groups if group.choose is not None]
+
+    def group_of(self, sink: int) -> SinkGroup:
+        """Return the group of a sink, by its number."""
+        return next(group for group in self.sink_groups if sink in group.sinks)
+
+
+def line_of(steps: int, *ends: Target) -> tuple[tuple[Target, ...], ...]:
+    """Return the ways of a pipeline whose steps, so many, come one after the other, up to these ends."""
+    return (*((index,) for index in range(steps)), ends)
+
+
+def sink_name(sink: Any) -> str | None:
+    """Return the name that a sink has, None where it has none or its kind knows no names."""
+    name = getattr(sink, "name", None)
+    return name if isinstance(name, str) else None
 
 
 class Application(list[tuple[Any, ...]]):
-    """A built application: its name, its pipelines, and, as a list, the tuples in the order they were declared."""
+    """A built application: its name, its pipelines, and, as a list, the tuples in the order they were declared.
+
+    It is made by `wallaroo.ApplicationBuilder.build` or `wallaroo.build_application`.
+
+    >>> import wallaroo
+    >>> source = wallaroo.TCPSourceConfig("127.0.0.1", "7010", wallaroo.decoder(bytes.decode))
+    >>> application = wallaroo.build_application("Ignore", wallaroo.source("lines", source))
+    >>> application.name, [pipeline.name for pipeline in application.pipelines]
+    ('Ignore', ['lines'])
+    """
 
     def __init__(
         self, name: str, pipelines: tuple[Pipeline, ...], declarations: list[tuple[Any, ...]] | None = None

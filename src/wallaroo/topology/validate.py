@@ -7,7 +7,17 @@ import inspect
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.introspection import MISSING, a_kind_of, accepts, call_text, label, making_mistakes
+from wallaroo.introspection import (
+    MISSING,
+    a_kind_of,
+    accepts,
+    call_text,
+    decoration_mistakes,
+    deferred_mistakes,
+    key_method,
+    label,
+    making_mistakes,
+)
 from wallaroo.topology.model import REPLAYS, KeyBy
 
 if TYPE_CHECKING:
@@ -76,6 +86,10 @@ def computation_mistakes(computation: Any, shown: str, *, stateful: bool, chaine
     """
     decorator = "@wallaroo.state_computation" if stateful else "@wallaroo.computation"
     methods = [each for each in ("compute", "compute_multi") if callable(getattr(computation, each, None))]
+    decorated = list(decoration_mistakes(computation))
+    yield from decorated
+    if decorated and not methods:
+        return
     if inspect.isroutine(computation) or isinstance(computation, functools.partial):
         yield (
             f'{shown} is a plain function: write {decorator}("{shown}") above it, or '
@@ -99,8 +113,23 @@ def computation_mistakes(computation: Any, shown: str, *, stateful: bool, chaine
             "compute_multi if it returns a list of them"
         )
     else:
-        yield from _computation_name_mistakes(computation, shown)
+        if not decorated:
+            yield from _computation_name_mistakes(computation, shown)
         yield from _kind_mistakes(computation, shown, methods[0], stateful=stateful, chained=chained)
+        yield from returning_mistakes(computation, shown, pair=stateful)
+
+
+def returning_mistakes(computation: Any, shown: str, *, pair: bool) -> Iterator[str]:
+    """Check that a computation returns its outputs when it is called; with `pair`, it returns `save_state` too."""
+    multi = callable(getattr(computation, "compute_multi", None))
+    decorator = getattr(computation, "decorator", None)
+    if isinstance(decorator, str):
+        where, change = shown, f'write {decorator}_multi("step name") above it, '
+    else:
+        where, change = f"{'compute_multi' if multi else 'compute'} of {shown}", "write a method compute_multi, "
+    result = "`return outputs, True`" if pair else "`return outputs`"
+    instead = f"{'' if multi else change}gather the outputs in a list and end with {result}"
+    yield from deferred_mistakes(computation.compute_multi if multi else computation.compute, where, instead)
 
 
 def _computation_name_mistakes(computation: Any, shown: str) -> Iterator[str]:
@@ -166,6 +195,7 @@ def state_mistakes(state: Any) -> Iterator[str]:
         expected = 1 if inspect.isclass(state) and inspect.isfunction(build) else 0
         if not callable(build) or not accepts(build, expected):
             yield f"build of the state builder {label(state)} must be a method without arguments"
+        yield from deferred_mistakes(build, f"build of the state builder {label(state)}", "write `return`")
     elif not callable(state):
         kind = type(state)
         wanted = "a class of yours" if kind.__module__ == "builtins" else kind.__name__
@@ -179,27 +209,35 @@ def state_mistakes(state: Any) -> Iterator[str]:
             f"the state {name} cannot be made without arguments ({call_text(state, name)}): give its "
             f"arguments defaults, or give an object whose build() method returns a {name}"
         )
+    else:
+        yield from deferred_mistakes(state, f"the state {label(state)}", "write `return`")
 
 
 def partition_mistakes(partition: Any, kind: str = "partition") -> Iterator[str]:
     """Check what picks the key of a message: a `partition`, or, for `key_by`, a `key_extractor`."""
     shown = label(partition)
     role = {"partition": "partition function", "key_extractor": "key extractor"}[kind]
-    if inspect.isroutine(partition):
+    wanted = {"partition": "partition", "key_extractor": "extract_key"}[kind]
+    decorated = list(decoration_mistakes(partition))
+    method = key_method(partition, wanted, "partition", "extract_key")
+    if decorated:
+        yield from decorated
+    elif inspect.isroutine(partition):
         yield f"the {role} {shown} is a plain function: write @wallaroo.{kind} above it"
-    # Texts have a method of this name for something else.
-    elif isinstance(partition, str | bytes) or not callable(getattr(partition, "partition", None)):
+    elif method is None:
         yield (
-            f"the {role} {shown} has no method partition: write a function with @wallaroo.{kind} above it, or a class "
-            "with partition(data)"
+            f"the {role} {shown} has no method {wanted}: write a function with @wallaroo.{kind} above it, or a class "
+            f"with {wanted}(data)"
         )
     elif inspect.isclass(partition):
         yield from making_mistakes(partition)
-    elif not accepts(partition.partition, 1):
+    elif not accepts(getattr(partition, method), 1):
         yield (
-            f"partition of {shown} must allow 1 argument, as in partition(data); it is written as "
-            f"{call_text(partition.partition, 'partition')}"
+            f"{method} of {shown} must allow 1 argument, as in {method}(data); it is written as "
+            f"{call_text(getattr(partition, method), method)}"
         )
+    if method is not None:
+        yield from deferred_mistakes(getattr(partition, method), f"the {role} {shown}", "write `return`")
 
 
 def key_mistakes(keys: Any, *, u64: bool) -> Iterator[str]:
@@ -208,7 +246,8 @@ def key_mistakes(keys: Any, *, u64: bool) -> Iterator[str]:
         return
     if not isinstance(keys, list):
         got = a_kind_of(keys)
-        yield f"partition_keys must be a list of keys; got {got}: write a list, or leave it out for any key"
+        letters = f"list({label(keys)}) where each letter is a key" if isinstance(keys, str) else "a list"
+        yield f"partition_keys must be a list of keys; got {got}: write {letters}, or leave it out for any key"
         return
     seen: set[Any] = set()
     for key in keys:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.addresses import clash
 from wallaroo.connectors.registry import is_sink, is_source, sink_kind, source_kind
-from wallaroo.introspection import a_kind_of
+from wallaroo.introspection import a_kind_of, accepts, call_text, label
+from wallaroo.topology.model import sink_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,6 +44,35 @@ def sink_list_mistakes(configs: Any) -> Iterator[str]:
         yield f"to_sinks needs a list of sinks; got {a_kind_of(configs)}: write to_sinks([{_A_SINK}, ...])"
     elif not configs:
         yield f"to_sinks got an empty list: write to_sinks([{_A_SINK}, ...]), or leave it out to send nothing"
+
+
+def choose_mistakes(choose: Any, sinks: Sequence[Any]) -> Iterator[str]:
+    """Check what `to_sinks` got as its `choose`, and that it can name each of these sinks."""
+    if inspect.isclass(choose) or not callable(choose):
+        yield (
+            f"choose must be a function that is given an output and returns the name of a sink; got {a_kind_of(choose)}"
+        )
+    elif not accepts(choose, 1):
+        yield (
+            f"choose must allow 1 argument, as in choose(output); it is written as {call_text(choose, label(choose))}"
+        )
+    for number, sink in enumerate(sinks, 1):
+        if is_sink(sink) and getattr(sink, "name", None) is None:
+            yield (
+                f"sink {number} of {len(sinks)} has no name, by which choose could pick it: write "
+                'wallaroo.TCPSinkConfig(host, port, encoder, name="sink name")'
+            )
+
+
+def sink_name_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
+    """Check that no two sinks of a pipeline have the same name."""
+    for pipeline in pipelines:
+        for name in dict.fromkeys(filter(None, map(sink_name, pipeline.sinks))):
+            numbers = {number for number, sink in enumerate(pipeline.sinks) if sink_name(sink) == name}
+            configs = {id(pipeline.sinks[number]) for number in numbers}
+            # One config may be the end of several branches.
+            if len(configs) > 1 or any(len(numbers.intersection(group.sinks)) > 1 for group in pipeline.sink_groups):
+                yield f"pipeline {pipeline.name!r}: two sinks are called {name!r}: give each sink a name of its own"
 
 
 def listening_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:

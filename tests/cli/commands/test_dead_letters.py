@@ -15,7 +15,7 @@ from wallaroo.engine.directory.home import Home
 from wallaroo.engine.transport.dead_letter_record import Place, make_letter
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.ingress.log import LogWriter
-from wallaroo.program import way_to_modules
+from wallaroo.program import import_settings
 from wallaroo.topology.model import REPLAYS
 
 COUNT = Place("words", "count", "step 2")
@@ -34,7 +34,7 @@ def home(tmp_path):
     home = Home(tmp_path / "home")
     home.open()
     home.close()
-    (home.path / "plan.json").write_text(json.dumps(way_to_modules()))
+    (home.path / "plan.json").write_text(json.dumps(import_settings()))
     letters = [
         letter(
             DECODER, b"caf\xe9", UnicodeDecodeError("utf-8", b"", 0, 1, "no"), minutes_ago=90, source="w", position=3
@@ -169,7 +169,7 @@ class TestShow:
         )
         with monkeypatch.context() as patched:
             patched.syspath_prepend(tmp_path)
-            (home.path / "plan.json").write_text(json.dumps(way_to_modules()))
+            (home.path / "plan.json").write_text(json.dumps(import_settings()))
             from goods_of_a_test import Apple  # noqa: PLC0415
 
             DeadLetterFile(home.dead_letters, lambda _: None).add([letter(COUNT, [Apple()], KeyError(1))])

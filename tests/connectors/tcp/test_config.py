@@ -35,6 +35,15 @@ def test_arguments_have_names():
     assert wallaroo.TCPSinkConfig(host="h", port="1", encoder=encode).encoder is encode
 
 
+def test_a_sink_may_have_a_name():
+    assert wallaroo.TCPSinkConfig("h", 1, encode).name is None
+    sink = wallaroo.TCPSinkConfig("h", 1, encode, name="alerts")
+    assert sink.name == "alerts"
+    assert repr(sink) == "TCPSinkConfig(host='h', port=1, encoder=<@wallaroo.encoder 'encode'>, name='alerts')"
+    with pytest.raises(TypeError):
+        wallaroo.TCPSinkConfig("h", 1, encode, "alerts")
+
+
 REST = {"valid": True, "parallelism": 10, "max_size": 16384, "max_received_count": 50}
 
 

@@ -127,8 +127,8 @@ def test_a_receiver_that_ends_its_side_and_stops_reading_is_not_waited_for(sink)
 
 
 def test_a_receiver_that_knows_nothing_of_confirming_is_told_once(sink, monkeypatch):
-    monkeypatch.setattr("wallaroo.connectors.tcp.confirmed_sink._PATIENCE_SECONDS", 0.01)
-    monkeypatch.setattr("wallaroo.connectors.tcp.sink._LOOK_AROUND_SECONDS", 0.01)
+    monkeypatch.setattr("wallaroo.connectors.tcp.confirmed_sink._TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr("wallaroo.connectors.tcp.sink._POLL_SECONDS", 0.01)
     done = sink.deliver(7, b"hello")
     connection = sink.accept()
     assert "has not confirmed it. Is it one for --effectively-once?" in sink.notices.get(timeout=PATIENCE)
@@ -140,8 +140,8 @@ def test_a_receiver_that_knows_nothing_of_confirming_is_told_once(sink, monkeypa
 
 
 def test_stopping_while_a_block_is_not_confirmed(sink, monkeypatch):
-    monkeypatch.setattr("wallaroo.connectors.tcp.sink._PATIENCE_WHEN_STOPPING_SECONDS", 0.1)
-    monkeypatch.setattr("wallaroo.connectors.tcp.sink._LOOK_AROUND_SECONDS", 0.01)
+    monkeypatch.setattr("wallaroo.connectors.tcp.sink._STOPPING_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("wallaroo.connectors.tcp.sink._POLL_SECONDS", 0.01)
     done = sink.deliver(7, b"hello")
     sink.accept()
     sink.stopping.set()

@@ -23,8 +23,8 @@ def source(host="127.0.0.1", port="7010", decoder=decode):
     return wallaroo.TCPSourceConfig(host, port, decoder)
 
 
-def sink(host="127.0.0.1", port="7002", encoder=encode):
-    return wallaroo.TCPSinkConfig(host, port, encoder)
+def sink(host="127.0.0.1", port="7002", encoder=encode, **options):
+    return wallaroo.TCPSinkConfig(host, port, encoder, **options)
 
 
 def named(**options):
@@ -36,7 +36,7 @@ def test_good_sources(config):
     assert list(TcpSourceKind().mistakes(config)) == []
 
 
-@pytest.mark.parametrize("config", [sink(), sink(port=7002)])
+@pytest.mark.parametrize("config", [sink(), sink(port=7002), sink(name="alerts")])
 def test_good_sinks(config):
     assert list(TcpSinkKind().mistakes(config)) == []
 
@@ -71,6 +71,8 @@ def test_sources_with_mistakes(config, expected):
         (sink(host=None), "the host of the sink must be a string such as '127.0.0.1'; got None"),
         (sink(port="x"), "sink: the port must be a number from 0 to 65535; got 'x' (a str)"),
         (sink(encoder=decode), "the encoder decode has no method encode"),
+        (sink(name=5), "the name of the sink must be a string; got 5 (an int)"),
+        (sink(name=""), "the name of the sink is empty: give it a name, or leave it out"),
     ],
 )
 def test_sinks_with_mistakes(config, expected):

@@ -9,13 +9,12 @@ import sys
 import threading
 import time
 import zlib
-from itertools import islice
 
 import pytest
 
 from wallaroo.connectors.base import StoppedError
 from wallaroo.connectors.output_block import OutputBlock
-from wallaroo.connectors.tcp.sink import TcpSink, _pauses
+from wallaroo.connectors.tcp.sink import TcpSink, _retries
 
 from ...ports import free_port  # noqa: TID252 - tests are not installed
 
@@ -36,7 +35,7 @@ class Sink:
         """Start to deliver a block; return the function that waits for the end and returns the error, if any."""
         outcome = queue.Queue()
         block = OutputBlock(number, bodies, note)
-        block.go_on(*done)
+        block.resume(*done)
 
         def run():
             try:
@@ -148,7 +147,7 @@ def test_a_slow_reader_gets_everything(sink, accept, server):
 
 
 def test_a_receiver_that_pauses_is_waited_for(sink, accept, monkeypatch):
-    monkeypatch.setattr("wallaroo.connectors.tcp.sink._LOOK_AROUND_SECONDS", 0.05)
+    monkeypatch.setattr("wallaroo.connectors.tcp.sink._POLL_SECONDS", 0.05)
     done = sink.deliver(LARGE)
     connection = accept()
     # The sink looks around several times while nothing moves.
@@ -320,7 +319,7 @@ class TestHowFarABlockHasGot:
         assert notes.get() == (0, 0)
 
     def test_counts_for_nothing_when_the_receiver_had_stopped_reading(self, sink, accept, monkeypatch):
-        monkeypatch.setattr("wallaroo.connectors.tcp.sink._PATIENCE_WHEN_STOPPING_SECONDS", 0.1)
+        monkeypatch.setattr("wallaroo.connectors.tcp.sink._STOPPING_TIMEOUT_SECONDS", 0.1)
         notes = []
         done = sink.deliver(*PARTS, note=lambda *note: notes.append(note), done=border(2))
         connection = accept()
@@ -366,7 +365,8 @@ class TestTelling:
         assert [sink.notices.get(timeout=PATIENCE), sink.notices.get(timeout=PATIENCE)] == told
 
     def test_attempts_become_rarer_and_are_never_given_up(self):
-        pauses = list(islice(_pauses(), 50))
+        retries = _retries()
+        pauses = [retries.next() for _ in range(50)]
         for number, pause in enumerate(pauses):
             usual = min(0.1 * 2**number, 5.0)
             assert 0.7 * usual <= pause <= 1.3 * usual
@@ -388,7 +388,7 @@ class TestStopping:
         assert sink.notices.empty()
 
     def test_while_a_receiver_takes_nothing(self, sink, accept, monkeypatch):
-        monkeypatch.setattr("wallaroo.connectors.tcp.sink._PATIENCE_WHEN_STOPPING_SECONDS", 0.1)
+        monkeypatch.setattr("wallaroo.connectors.tcp.sink._STOPPING_TIMEOUT_SECONDS", 0.1)
         done = sink.deliver(LARGE)
         accept()
         sink.stopping.set()
@@ -396,7 +396,7 @@ class TestStopping:
 
     def test_a_block_that_is_being_read_is_finished(self, sink, accept, monkeypatch):
         # Whoever reads may have to wait for the machine.
-        monkeypatch.setattr("wallaroo.connectors.tcp.sink._PATIENCE_WHEN_STOPPING_SECONDS", PATIENCE)
+        monkeypatch.setattr("wallaroo.connectors.tcp.sink._STOPPING_TIMEOUT_SECONDS", PATIENCE)
         done = sink.deliver(LARGE)
         connection = accept()
         sink.stopping.set()

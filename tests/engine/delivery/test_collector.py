@@ -244,7 +244,9 @@ def test_who_says_too_little_is_not_waited_for(collector):
 
 def test_many_who_say_nothing_keep_no_task_out(collector, task):
     with contextlib.ExitStack() as opened:
-        silent = [opened.enter_context(channels.dial(collector.address)) for _ in range(channels.MOST_STRANGERS + 10)]
+        silent = [
+            opened.enter_context(channels.dial(collector.address)) for _ in range(channels.MAX_UNAUTHENTICATED + 10)
+        ]
         assert is_closed(silent[0])
         assert task(0).welcome.start == 5
 

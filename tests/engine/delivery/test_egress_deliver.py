@@ -136,7 +136,7 @@ def test_dead_letters_are_kept_once(start, tmp_path, notices):
     with start() as second:
         second.deliver(4, [sent(DEAD_LETTERS, dump_records([RECORD, RECORD, RECORD]))])
         second.deliver(5, [sent(DEAD_LETTERS, dump_records([RECORD]))])
-    assert (first.counts.errors, second.counts.errors) == (3, 1)
+    assert (first.metrics.errors, second.metrics.errors) == (3, 1)
     lines = (tmp_path / "dead-letters.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     assert [record | {"id": 0} for record in records] == [RECORD | {"id": 0}] * 4

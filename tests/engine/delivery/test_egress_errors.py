@@ -94,7 +94,7 @@ def test_by_policy_nothing_of_a_block_is_sent_or_kept(start, server, kept, polic
     assert received(server) == b"one "
     with start() as mended:
         mended.deliver(2, chunks)
-    assert (mended.counts.errors, len(kept())) == (80, 80)
+    assert (mended.metrics.errors, len(kept())) == (80, 80)
     assert received(server) == b"two "
 
 

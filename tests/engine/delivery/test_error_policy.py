@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from wallaroo.engine.delivery.error_policy import FEWEST_MESSAGES, ErrorPolicy, OnError
+from wallaroo.engine.delivery.error_policy import MIN_MESSAGES, ErrorPolicy, OnError
 from wallaroo.errors import ErrorPolicyError
 
 LETTER = {
@@ -91,7 +91,7 @@ def test_a_share_is_one_of_the_messages_of_the_last_minute():
 def test_a_share_of_a_few_messages_says_nothing():
     policy_, _ = policy("1%")
     policy_.judge([LETTER], 3, next(blocks))
-    policy_.judge([LETTER] * (FEWEST_MESSAGES - 4), FEWEST_MESSAGES - 4, next(blocks))
+    policy_.judge([LETTER] * (MIN_MESSAGES - 4), MIN_MESSAGES - 4, next(blocks))
     with pytest.raises(ErrorPolicyError):
         policy_.judge([LETTER], 1, next(blocks))
 

@@ -118,7 +118,7 @@ def test_what_a_killed_run_leaves_running_is_waited_for(tmp_path, holder):
 
 
 def test_what_a_killed_run_has_left_for_good_is_named(tmp_path, holder, monkeypatch):
-    monkeypatch.setattr("wallaroo.engine.directory.home._PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("wallaroo.engine.directory.home._TIMEOUT_SECONDS", 0.2)
     first = holder(WITH_A_CHILD)
     (child,) = psutil.Process(first.pid).children()
     first.kill()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.directory.ownership import MARKER, _traces, claim, is_applications, refuse_strangers
+from wallaroo.engine.directory.ownership import MARKER, _traces, claim, is_applications, refuse_untrusted
 from wallaroo.engine.plan import Layout
 from wallaroo.errors import DirectoryError
 
@@ -136,7 +136,7 @@ def test_a_root_a_home_a_mount_point_and_a_shared_folder_are_refused(tmp_path, m
 @pytest.mark.parametrize("name", [".", "checkpoint", "checkpoint/state/0/1/7.changelog", "log/words-1234", "scratch"])
 def test_what_others_can_write_to_is_not_trusted(ours, name):
     (ours / name).chmod(0o777)
-    for use in (claim, refuse_strangers, lambda path: Home(path).look()):
+    for use in (claim, refuse_untrusted, lambda path: Home(path).look()):
         with pytest.raises(DirectoryError, match=rf"others can write to {ours / name}\. .*Move it away.*chmod -R go-w"):
             use(ours)
     assert mode(ours / name) == 0o777
@@ -160,7 +160,7 @@ def test_a_hard_link_inside_is_one_too(ours, tmp_path, name):
     (ours / name).unlink(missing_ok=True)
     (ours / name).hardlink_to(tmp_path / "precious")
     (ours / "notes").hardlink_to(tmp_path / "precious")
-    for use in (claim, refuse_strangers):
+    for use in (claim, refuse_untrusted):
         with pytest.raises(DirectoryError, match=rf"{ours / name} is a hard link.*put copies in the place of links"):
             use(ours)
     (tmp_path / "precious").unlink()
@@ -180,7 +180,7 @@ def test_what_belongs_to_others_shows_that_they_could_write_here(ours, given_awa
     user = given_away(ours / name)
     assert f"{ours / name} belongs to another user" in list(_traces(ours, user))
     with pytest.raises(DirectoryError, match="belongs to another user"):
-        refuse_strangers(ours, user)
+        refuse_untrusted(ours, user)
 
 
 def test_a_directory_of_another_users_is_refused(ours, given_away):
@@ -189,7 +189,7 @@ def test_a_directory_of_another_users_is_refused(ours, given_away):
     names = {each.pw_uid: each.pw_name for each in reversed(pwd.getpwall())}
     name = names.get(owner, f"user {owner}")
     with pytest.raises(DirectoryError, match=rf"{ours} belongs to another user\. Run this as its owner \({name}\)\."):
-        refuse_strangers(ours, user)
+        refuse_untrusted(ours, user)
 
 
 def test_who_starts_in_a_directory_of_another_users_is_told_to_choose_another_one(ours, monkeypatch):

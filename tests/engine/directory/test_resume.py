@@ -6,9 +6,9 @@ from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import COMMIT, Home
 from wallaroo.engine.directory.resume import (
     check_work_left,
-    fitted,
     layout_for,
-    skip_what_is_damaged,
+    resumed_layout,
+    skip_damage,
     start_fresh,
     unprocessed,
 )
@@ -90,7 +90,7 @@ FITS = [
 @pytest.mark.parametrize(("before", "now", "after", "change"), FITS)
 def test_states_go_on_wherever_they_are_now(visiting, before, now, after, change):
     recorded = new_layout(visiting(before), buckets=4)
-    fit = fitted(recorded, visiting(now))
+    fit = resumed_layout(recorded, visiting(now))
     assert (describe(fit.layout), fit.change) == (after, change)
     assert fit.layout.buckets == 4
     assert fit.gone == set(before.replace(" ", "").lower()) - set(now.lower())
@@ -98,11 +98,11 @@ def test_states_go_on_wherever_they_are_now(visiting, before, now, after, change
 
 def test_a_state_that_comes_back_is_known(visiting):
     first = new_layout(visiting("a B"), buckets=4)
-    second = fitted(first, visiting("a c")).layout
+    second = resumed_layout(first, visiting("a c")).layout
     assert second.unused == {"b"}
     # What is not new is not told again.
-    assert fitted(second, visiting("a c")).change == ""
-    third = fitted(second, visiting("a B"))
+    assert resumed_layout(second, visiting("a c")).change == ""
+    third = resumed_layout(second, visiting("a B"))
     assert third.change == "state 'c' no longer used, and kept; state 'b' used again"
 
 
@@ -200,7 +200,7 @@ class TestPipelinesThatCameOrWent:
         with pytest.raises(LogCorruptError, match="--skip-damaged"):
             check("words", "orders")
         said = []
-        skip_what_is_damaged(home, [], said.append)
+        skip_damage(home, [], said.append)
         assert len(said) == 1
         assert len(check("words", "orders")) == 1
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from wallaroo.engine.directory.run_folder import found_users_folder, run_folder, temporary_folder, users_folder
-from wallaroo.engine.directory.safe_paths import is_plain
+from wallaroo.engine.directory.safe_paths import is_safe_path
 from wallaroo.errors import DirectoryError
 
 HOLD = """
@@ -196,7 +196,7 @@ def test_sockets_have_short_paths_wherever_temporary_files_go(monkeypatch, tempo
     monkeypatch.setattr(tempfile, "tempdir", str(chosen))
     with run_folder() as folder:
         assert len(str(folder / SOCKET)) <= 103
-        assert is_plain(folder)
+        assert is_safe_path(folder)
         # PySpark's workers look for the socket of a state in small letters.
         assert str(folder) == str(folder).lower()
     assert not any(chosen.iterdir())

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.directory.safe_paths import is_plain, plain_path, refuse_if_not_plain
+from wallaroo.engine.directory.safe_paths import is_safe_path, require_safe_path, safe_path
 from wallaroo.engine.spark.session import SparkOptions, _all_settings
 from wallaroo.errors import DirectoryError
 
@@ -85,7 +85,7 @@ def test_a_directory_of_any_name_is_reached_under_a_plain_path_or_refused(name):
 
 def check_settings(home, run, name):
     """Check that all which Spark is told is plain, and leads into the directory or the folder of the run."""
-    assert is_plain(home.for_spark)
+    assert is_safe_path(home.for_spark)
     assert home.for_spark.samefile(home.path)
     settings = _all_settings("An Application", home, SparkOptions(), "", run)
     log4j = Path(settings["spark.driver.extraJavaOptions"].partition("file://")[2].partition(" ")[0])
@@ -94,7 +94,7 @@ def check_settings(home, run, name):
     assert log.parent.samefile(home.spark_log.parent)
     assert log.name == home.spark_log.name
     for path in (home.for_spark, log4j, log, settings["spark.local.dir"], settings["spark.sql.warehouse.dir"]):
-        assert is_plain(path)
+        assert is_safe_path(path)
     # Spark finds out where links lead to, and a comma would make two folders of one.
     Path(settings["spark.local.dir"]).mkdir()
     scratch = os.path.realpath(settings["spark.local.dir"])
@@ -117,8 +117,8 @@ def test_a_path_from_the_current_folder_is_reached_from_everywhere(tmp_path, mon
     (tmp_path / "run").mkdir()
     (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path)
-    plain = plain_path(Path(name), tmp_path / "run" / "spark")
-    assert is_plain(plain)
+    plain = safe_path(Path(name), tmp_path / "run" / "spark")
+    assert is_safe_path(plain)
     assert plain.samefile(name)
 
 
@@ -139,6 +139,6 @@ def test_a_path_that_leaves_no_room_for_files_is_refused_and_the_longest_that_do
 
 @pytest.mark.parametrize("name", ["my state", "a,b", "a%20b", "a#b", "$HOME", "grüße"])
 def test_on_a_cluster_a_name_that_is_not_plain_is_refused(tmp_path, name):
-    refuse_if_not_plain(tmp_path)
+    require_safe_path(tmp_path)
     with pytest.raises(DirectoryError, match=r"cannot be used on a cluster.*--resilience-dir"):
-        refuse_if_not_plain(tmp_path / name)
+        require_safe_path(tmp_path / name)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wallaroo.engine.spark.driver_address import reach
+from wallaroo.engine.spark.driver_address import driver_address
 from wallaroo.engine.spark.session import SparkOptions
 from wallaroo.errors import AddressError
 
@@ -20,13 +20,13 @@ LOOPBACK = "spark://127.0.0.1:7077"
     ],
 )
 def test_it_is_the_way_to_the_master_or_what_the_user_says(conf, expected):
-    assert reach(SparkOptions(LOOPBACK, conf)) == expected
+    assert driver_address(SparkOptions(LOOPBACK, conf)) == expected
 
 
 def test_a_master_of_another_kind_has_an_address_too():
-    assert reach(SparkOptions("k8s://https://127.0.0.1:6443")).bind == "127.0.0.1"
+    assert driver_address(SparkOptions("k8s://https://127.0.0.1:6443")).bind == "127.0.0.1"
 
 
 def test_where_there_is_no_way_an_error_says_what_to_say():
     with pytest.raises(AddressError, match=r"--spark-conf spark\.driver\.host=ADDRESS"):
-        reach(SparkOptions("spark://no.such.machine.invalid:7077"))
+        driver_address(SparkOptions("spark://no.such.machine.invalid:7077"))

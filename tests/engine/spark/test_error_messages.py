@@ -75,7 +75,7 @@ def test_what_the_jvm_said_last_is_told(tmp_path, chatter, said):
     home = Home(tmp_path)
     home.open()
     if chatter is not None:
-        home.spark_chatter.write_text(chatter)
+        home.spark_output.write_text(chatter)
     with pytest.raises(WallarooError, match="The application cannot go on") as refused, translate_spark_errors(home):
         raise ConnectionRefusedError
     assert str(refused.value).startswith(f"The application cannot go on: {said}")
@@ -108,7 +108,7 @@ class Throwable:
     ("root", "kind"),
     [
         (
-            ("wallaroo.BlockSource$IngressLost", "The process that accepts connections has closed the line"),
+            ("wallaroo.BlockSource$IngressLost", "The process that accepts connections has closed the connection"),
             Kind.INGRESS,
         ),
         # Words are not looked at: somebody may quote what another process said.

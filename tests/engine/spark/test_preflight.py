@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from wallaroo.engine.spark.memory import LEAST_HEAP, available, check_memory
+from wallaroo.engine.spark.memory import MIN_HEAP, available, check_memory
 from wallaroo.engine.spark.preflight import check_connectors, check_master
 from wallaroo.errors import AddressError, SparkStartError
 
@@ -58,7 +58,7 @@ def test_the_memory_of_a_container_counts(tmp_path, own, files, limit):
 
 def test_a_heap_has_to_be_large_enough_for_spark_and_small_enough_for_the_machine():
     check_memory("450m")
-    check_memory(f"{LEAST_HEAP >> 10}k")
+    check_memory(f"{MIN_HEAP >> 10}k")
     with pytest.raises(SparkStartError, match=r"spark\.driver\.memory=449m is too little: Spark needs 450 MiB"):
         check_memory("449m")
     with pytest.raises(SparkStartError, match="There is too little memory: Spark is to get 1,000,000 GiB"):

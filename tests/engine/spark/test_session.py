@@ -8,7 +8,7 @@ import pytest
 
 from wallaroo.engine.spark.session import environment
 
-ASK = "from wallaroo.engine.spark.session import names_understood; print(names_understood())"
+ASK = "from wallaroo.engine.spark.session import utf8_locale; print(utf8_locale())"
 
 
 def test_variables_are_set_for_the_time_of_a_block(monkeypatch):

@@ -10,8 +10,8 @@ from wallaroo.errors import SparkStartError
 
 
 @pytest.fixture(autouse=True)
-def _without_patience(monkeypatch):
-    for name in ("_LOOK_SECONDS", "_SETTLED_SECONDS", "_PATIENCE_SECONDS", "_LONG_PATIENCE_SECONDS"):
+def _without_timeout(monkeypatch):
+    for name in ("_POLL_SECONDS", "_SETTLED_SECONDS", "_TIMEOUT_SECONDS", "_LONG_TIMEOUT_SECONDS"):
         monkeypatch.setattr(slots, name, getattr(slots, name) / 100)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from wallaroo.engine.directory.safe_paths import is_plain
+from wallaroo.engine.directory.safe_paths import is_safe_path
 from wallaroo.engine.spark.spark_home import spark_home, usable_cache
 
 INSTALLED = Path(pyspark.__file__).parent
@@ -117,7 +117,7 @@ def test_a_cache_folder_of_any_name_gives_a_plain_one_that_stays_the_same(monkey
     if name == "relative":
         monkeypatch.setenv("HOME", str(tmp_path))
     folder = usable_cache(print)
-    assert is_plain(folder)
+    assert is_safe_path(folder)
     assert folder == usable_cache(print)
     # One that need not be replaced is not.
     assert folder.is_relative_to(tmp_path) == (name in {"-x", "relative"})

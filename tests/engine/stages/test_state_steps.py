@@ -3,6 +3,7 @@
 import copy
 import threading
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -104,15 +105,34 @@ class Neither:
         raise ValueError("neither true nor false")
 
 
-def test_a_save_flag_that_is_neither_true_nor_false_is_a_failure(machine, failed):
+@pytest.mark.parametrize("save", ["word", 0, 1, None, Neither(), np.array([True])])
+def test_a_save_state_that_is_no_bool_is_a_failure(machine, dead_letters, save):
     def compute(message, state):
         state.append(message)
-        return message, Neither() if message == "bad" else True
+        return message, save if message == "bad" else True
 
     tried = machine(compute)
     assert tried.block({"k": ["a", "bad", "b", "bad", "c"]}) == ["a", "b", "c"]
-    assert tried.states == {"k": ["a", "b", "c"]}
-    assert [error for _, error in failed(tried)] == ["ValueError: neither true nor false"] * 2
+    assert tried.states == tried.saved() == {"k": ["a", "b", "c"]}
+    records = dead_letters(taken(tried.outbox))
+    assert [record["message"] for record in records] == ["'bad'"] * 2
+    for record in records:
+        assert f"expected True or False for save_state, got a {type(save).__name__}: " in record["error"]
+        assert "Write `return output, True`" in record["error"]
+
+
+@pytest.mark.parametrize("before", [[], ["fail"]])
+def test_a_bool_of_numpy_is_a_save_state(machine, before):
+    def compute(message, state):
+        if message == "fail":
+            raise ValueError(message)
+        state.append(message)
+        return message, np.int64(message) > 1
+
+    tried = machine(compute)
+    assert tried.block({"k": [*before, 1], "j": [*before, 2]}) == [1, 2]
+    assert tried.states == {"k": [1], "j": [2]}
+    assert tried.saved() == {"j": [2]}
 
 
 def test_a_failure_in_a_later_chunk_keeps_what_the_earlier_ones_did(machine, failed):

@@ -130,8 +130,8 @@ class TestBundle:
         self.write(code, *(f"many/{name}.py" for name in ("__init__", "a", "b")))
         (code / "large.py").write_bytes(b"#" * 100)
         monkeypatch.syspath_prepend(code)
-        monkeypatch.setattr(plan_file, "_MOST_BYTES", 99)
-        monkeypatch.setattr(plan_file, "_MOST_FILES", 3)
+        monkeypatch.setattr(plan_file, "_MAX_BYTES", 99)
+        monkeypatch.setattr(plan_file, "_MAX_FILES", 3)
         monkeypatch.setattr(plan_file, "import_path", lambda: [str(code)])
         for name in ("started", "wide"):
             monkeypatch.setitem(sys.modules, name, importlib.import_module(name))

@@ -25,7 +25,7 @@ from wallaroo.cli.dead_letter_queries import (
 )
 from wallaroo.cli.screen import counted, plain_errors, say
 from wallaroo.engine.transport.dead_letter_record import Letter, message_in, origin_in_words, payload_of
-from wallaroo.engine.transport.plan_file import make_importable_as_in
+from wallaroo.engine.transport.plan_file import apply_import_settings_of
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.errors import WallarooError
 
@@ -177,7 +177,7 @@ def _message_text(letter: Letter, box: DeadLetterQueries) -> str:
     match letter["encoding"]:
         case "pickle":
             with suppress(Exception):  # Its class may be gone, or not importable from here.
-                make_importable_as_in(box.home.path / "plan.json")
+                apply_import_settings_of(box.home.path / "plan.json")
                 return pprint.pformat(message_in(letter, Serializer()), width=100)
         case "bytes":
             with suppress(UnicodeDecodeError):

@@ -1,1 +1,1 @@
-"""Sources that make their messages themselves."""
+"""Sources that generate their own messages."""

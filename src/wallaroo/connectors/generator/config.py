@@ -1,4 +1,4 @@
-"""Sources that make their messages themselves."""
+"""The config of sources that generate their own messages."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _LENGTH = struct.Struct(">I")
 
 
 class PickleDecoder:
-    """Reads the messages of a generator back from the application's own log; nobody else can write there."""
+    """Decodes the messages of a generator from the application's own log, which only the application can write to."""
 
     def header_length(self) -> int:
-        """Return the number of bytes in front of each payload."""
+        """Return the number of bytes before each payload."""
         return _LENGTH.size
 
     def payload_length(self, bs: bytes) -> int:
@@ -30,13 +30,13 @@ class PickleDecoder:
 
 
 class GenSourceConfig:
-    """A source that makes its messages itself: the first, and then each one from the one before.
+    """A source that generates its own messages: the first, and then each one from the previous one.
 
-    It is written `GenSourceConfig(generator)` or `GenSourceConfig(name, generator)`. The arguments are kept as they
-    are given; building the application reports what is wrong with them.
+    It is written `GenSourceConfig(generator)` or `GenSourceConfig(name, generator)`. The arguments are stored as
+    given; building the application reports what is wrong with them.
 
     Args:
-        name: The name of the source; that of its pipeline is what counts.
+        name: The name of the source; it is not used, as the pipeline's name identifies a source.
         gen: An object, or a class of objects, with `initial_value()`, which returns the first message, and `apply(v)`,
             which returns the one after `v`.
 

@@ -1,6 +1,6 @@
-"""A source that makes its own messages: a generator of the user's, whose values go into the log like any others.
+"""A source that generates its own messages: a user's generator, whose values are appended to the log.
 
-After a restart it goes on where it stopped: beside the log lies the last value, and how many messages there were.
+After a restart it resumes where it stopped: a file beside the log has the last value and the number of messages.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from wallaroo.notices import Notice
 _VALUES_AT_ONCE = 1000
 _SECONDS_AT_ONCE = 0.02
 _BACKLOG_BYTES = 4 << 20
-"""How far a generator runs ahead of the engine: further would only fill the disk."""
+"""How far a generator runs ahead of the engine: more would only fill the disk."""
 
 
 class Generator(PulledIntake):
-    """Makes values with `initial_value()` and `apply(value)` until one is None."""
+    """Generates values with `initial_value()` and `apply(value)` until one is None."""
 
     def __init__(self, target: Any, log: SourceLog, notice: Notice) -> None:
         super().__init__()
@@ -32,32 +32,32 @@ class Generator(PulledIntake):
         self._notice = notice
 
     async def run(self) -> None:
-        """Make values as fast as they are processed."""
+        """Generate values as fast as they are processed."""
         try:
             value = await asyncio.to_thread(self._first)
             while value is not None:
-                value = await self._go_on_from(value)
+                value = await self._continue_from(value)
         except Exception as error:  # noqa: BLE001 - user code
             self._notice(
                 f"The generator of {self._log.name!r} failed with {type(error).__name__}: {error}. "
                 "It makes no more values; the application goes on with those it made."
             )
 
-    async def _go_on_from(self, value: Any) -> Any:
-        """Put `value` and some after it into the log, and return the next one."""
+    async def _continue_from(self, value: Any) -> Any:
+        """Append `value` and some that follow it to the log, and return the next one."""
         made = [value]
         try:
-            # In a thread: user code may take its time, and other sources must not wait for it.
+            # In a thread: user code may be slow, and other sources must not wait for it.
             return await asyncio.to_thread(self._some, made)
         finally:
             self._log.received([pickle.dumps(each, pickle.HIGHEST_PROTOCOL) for each in made])
             if not self._log.held_back:
                 self._remember(made[-1])
             while self._log.backlog_bytes > _BACKLOG_BYTES or self._log.held_back:  # noqa: ASYNC110
-                await asyncio.sleep(_SECONDS_AT_ONCE)  # Nobody tells when there is room again; looking is cheap.
+                await asyncio.sleep(_SECONDS_AT_ONCE)  # There is no notification; polling is cheap.
 
     def _some(self, made: list[Any]) -> Any:
-        """Add values to `made` for a while, and return the one that comes next."""
+        """Add values to `made` for a short time, and return the next one."""
         deadline = time.monotonic() + _SECONDS_AT_ONCE
         value = self._generator.apply(made[-1])
         while value is not None and len(made) < _VALUES_AT_ONCE and time.monotonic() < deadline:
@@ -79,7 +79,7 @@ class Generator(PulledIntake):
             known, value = pickle.loads(self._place.read_bytes())
         else:
             known, value = 1, self._generator.initial_value()
-        # The place is noted after the log is written, so it can be behind, never ahead.
+        # The file is written after the log, so it can be behind, but never ahead.
         for _ in range(self._log.end - known + 1):
             if value is None:
                 return None

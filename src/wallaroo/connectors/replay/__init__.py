@@ -1,1 +1,1 @@
-"""Dead letters on their way back into the application."""
+"""The source of replayed dead letters."""

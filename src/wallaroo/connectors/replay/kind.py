@@ -1,4 +1,4 @@
-"""The source that every application has besides those of its pipelines: dead letters that are to be replayed."""
+"""The kind of the source for replayed dead letters, which every application has besides those of its pipelines."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReplaySourceConfig:
-    """A queue of letters, which is a file. No user writes this: the engine adds it to every application."""
+    """A queue of letters, which is a file. Users do not write this: the engine adds it to every application."""
 
     queue: str
 
 
 class ReplayKind(LoggedKind):
-    """Sources that take letters from a queue. What has to be decoded, and where, each letter says itself."""
+    """Sources that take letters from a queue. Each letter itself says how it is decoded, and for which step."""
 
     name = "replay"
     config_class = ReplaySourceConfig
@@ -30,25 +30,25 @@ class ReplayKind(LoggedKind):
     brings_letters = True
 
     def mistakes(self, config: ReplaySourceConfig) -> Iterator[str]:  # noqa: ARG002
-        """Yield nothing: it is ours."""
+        """Yield nothing: the config is our own."""
         return iter(())
 
     def shown(self, config: ReplaySourceConfig) -> tuple[str, ...]:  # noqa: ARG002
-        """Return what it is."""
+        """Return a description."""
         return ("replayed dead letters",)
 
     def place(self, config: ReplaySourceConfig) -> dict[str, Any]:
-        """Return the path of the queue: no pipeline of the application has it."""
+        """Return the path of the queue, which no pipeline of the application has."""
         return {"queue": config.queue}
 
     def intake(
         self,
-        config: ReplaySourceConfig | None,  # noqa: ARG002 - the ingress process has none.
+        config: ReplaySourceConfig | None,  # noqa: ARG002 - None in the ingress process.
         place: Mapping[str, Any],
         log: SourceLog,
         context: IntakeContext,
     ) -> Intake:
-        """Return what takes them from the queue."""
-        from wallaroo.connectors.replay.source import ReplayQueue, ReplaySource  # noqa: PLC0415 - only the ingress does.
+        """Return the intake that takes letters from the queue."""
+        from wallaroo.connectors.replay.source import ReplayQueue, ReplaySource  # noqa: PLC0415 - only in the ingress.
 
         return ReplaySource(ReplayQueue(Path(place["queue"]), log.directory), log, context.notice)

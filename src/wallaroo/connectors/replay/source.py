@@ -1,8 +1,8 @@
-"""Dead letters on their way back into the application: a queue in a file, and the source that takes them from there.
+"""The replay of dead letters: a queue in a file, and the source that takes letters from it.
 
-`wallaroo dead-letters replay` adds letters to the queue, whether the application runs or not. Each gets the number
-that it will have in the log of the replays, so what the log has already is never taken again, whatever dies. The queue
-keeps of those only which letters they were. Lines that a disk or a person has spoiled are kept, and passed over.
+`wallaroo dead-letters replay` adds letters to the queue, whether the application is running or not. Each letter gets
+the index that it will have in the log of the replays, so a letter that is in the log is never taken again, whatever
+crashes. Of such letters the queue keeps only the ids. Damaged lines are kept, and skipped.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from wallaroo.files import write_atomically
 from wallaroo.ingress.log.reader import LogReader
 from wallaroo.notices import Notice
 
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _BACKLOG_BYTES = 4 << 20
 _LETTERS_AT_ONCE = 1000
 _NUMBERS_END = 1 << 62
 
 
 class Replay(NamedTuple):
-    """That a letter was given back: when, and whether the application has taken it."""
+    """When a letter was replayed, and whether the application has taken it."""
 
     time: float
     taken: bool
 
 
 class ReplayQueue:
-    """The file that holds what waits to be replayed, and the names of what has been."""
+    """The file with the letters that wait to be replayed, and the ids of those that have been."""
 
     def __init__(self, path: Path, log_directory: Path) -> None:
         self.path = path
         self._log = LogReader(log_directory)
 
     def add(self, letters: Iterable[dict[str, Any]]) -> None:
-        """Give letters back, in this order."""
+        """Add letters to the queue, in this order."""
         with self._locked():
             number = taken = self._log.end()
             kept = []
@@ -63,24 +63,24 @@ class ReplayQueue:
         return {line["id"]: Replay(line["time"], line["number"] < taken) for line in self.lines()}
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Yield what the file says, but for lines that are spoiled."""
+        """Yield the entries of the file, without damaged lines."""
         return (line for _, line in self._entries() if line is not None)
 
-    def spoiled(self) -> list[int]:
-        """Return which lines of the file, counted from 1, cannot be read or are not in order."""
+    def damaged_lines(self) -> list[int]:
+        """Return which lines of the file, counted from 1, are damaged or out of order."""
         return [number for number, (_, line) in enumerate(self._entries(), 1) if line is None]
 
     def _entries(self) -> Iterator[tuple[str, dict[str, Any] | None]]:
-        """Yield the lines of the file and what they say: None where that cannot be told."""
+        """Yield the lines of the file with their entries, None for damaged lines."""
         last = -1
-        # We write ASCII. What is not shows as damage this way, and is not taken for a part of the letter.
+        # The file is written in ASCII. Other bytes are damage, and must not become a part of the letter.
         with (
             suppress(FileNotFoundError),
             self.path.open(encoding="ascii", errors="backslashreplace", newline="\n") as file,
         ):
             for text in file:
                 line = _parsed(text)
-                # Numbers ascend. A letter that does not fit in would get another one in the log.
+                # Numbers are ascending. A letter out of order would get a different index in the log.
                 if line is not None and line["number"] <= last:
                     line = None
                 if line is not None:
@@ -89,7 +89,7 @@ class ReplayQueue:
 
     @property
     def stamp(self) -> tuple[int, int] | None:
-        """Return something that is different after the file has been replaced."""
+        """Return a value that changes when the file is replaced."""
         try:
             found = self.path.stat()
         except FileNotFoundError:
@@ -107,7 +107,7 @@ class ReplayQueue:
 
 
 class ReplaySource(PulledIntake):
-    """Puts what is in the queue into the log of its source."""
+    """Appends the letters in the queue to the log of its source."""
 
     def __init__(self, queue: ReplayQueue, log: SourceLog, notice: Notice) -> None:
         super().__init__()
@@ -118,29 +118,29 @@ class ReplaySource(PulledIntake):
         self._seen: tuple[int, int] | None = None
 
     async def run(self) -> None:
-        """Look into the queue whenever it has changed."""
+        """Take letters from the queue whenever it has changed."""
         while True:
             stamp = self._queue.stamp
             if stamp != self._seen:
-                with suppress(OSError):  # A file that cannot be read now is looked at again.
+                with suppress(OSError):  # A file that cannot be read now is retried.
                     await self._take()
                     self._seen = stamp
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def _take(self) -> None:
         waiting = await asyncio.to_thread(self._waiting, self._log.end)
-        self._tell_spoiled(await asyncio.to_thread(self._queue.spoiled))
+        self._report_damaged(await asyncio.to_thread(self._queue.damaged_lines))
         for some in _in_one_go(waiting):
-            # Where the log has lost its end, or the queue a line, a letter still gets its own number.
+            # Even if the log has lost its tail, or the queue a line, a letter gets its own number.
             self._log.advance(some[0]["number"])
             self._log.received([json.dumps(line["letter"]).encode() for line in some])
             while self._log.backlog_bytes > _BACKLOG_BYTES or self._log.held_back:  # noqa: ASYNC110
-                await asyncio.sleep(_LOOK_SECONDS)  # Nobody tells when there is room again; looking is cheap.
+                await asyncio.sleep(_POLL_SECONDS)  # There is no notification; polling is cheap.
 
     def _waiting(self, end: int) -> list[dict[str, Any]]:
         return [line for line in self._queue.lines() if line["number"] >= end and line["letter"] is not None]
 
-    def _tell_spoiled(self, lines: list[int]) -> None:
+    def _report_damaged(self, lines: list[int]) -> None:
         if not self._told.issuperset(lines):
             self._told.update(lines)
             self._notice(
@@ -150,7 +150,7 @@ class ReplaySource(PulledIntake):
 
 
 def _in_one_go(lines: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Yield the lines in groups that are not too large, and in which no number is missing."""
+    """Yield the entries in groups of limited size with consecutive numbers."""
     some: list[dict[str, Any]] = []
     for line in lines:
         if some and (line["number"] != some[-1]["number"] + 1 or len(some) == _LETTERS_AT_ONCE):
@@ -162,7 +162,7 @@ def _in_one_go(lines: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 
 def _parsed(text: str) -> dict[str, Any] | None:
-    """Return what a line of the queue says, None where it is damaged."""
+    """Return the entry in a line of the queue, None if it is damaged."""
     try:
         line = json.loads(text)
         number, name, when, letter = line["number"], line["id"], line["time"], line["letter"]

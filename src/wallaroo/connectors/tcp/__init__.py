@@ -1,1 +1,1 @@
-"""TCP: a source that others connect to, and sinks that connect to others."""
+"""TCP: sources that senders connect to, and sinks that connect to receivers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
 from wallaroo.addresses import port_number
@@ -113,7 +113,7 @@ def _signature(*names: str, optional: tuple[str, ...]) -> inspect.Signature:
     return inspect.Signature([*needed, *(inspect.Parameter(name, either, default=None) for name in optional)])
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class TCPSinkConfig(_TCPAddress):
     """A sink that connects to a TCP address and sends it the outputs.
 
@@ -123,6 +123,8 @@ class TCPSinkConfig(_TCPAddress):
         host: The address to connect to.
         port: The port to connect to, as a string or a number.
         encoder: What turns an output into bytes: made with `@wallaroo.encoder`, or an object with `encode`.
+        name: The name of the sink, by which `to_sinks(..., choose=function)` picks it; no other sink of the pipeline
+            may have it.
 
     >>> import wallaroo
     >>> @wallaroo.encoder
@@ -130,6 +132,13 @@ class TCPSinkConfig(_TCPAddress):
     ...     return str(data).encode()
     >>> TCPSinkConfig("127.0.0.1", 7002, encode).address
     ('127.0.0.1', 7002)
+    >>> TCPSinkConfig("127.0.0.1", 7003, encode, name="alerts")
+    TCPSinkConfig(host='127.0.0.1', port=7003, encoder=<@wallaroo.encoder 'encode'>, name='alerts')
     """
 
     encoder: Encoder
+    name: str | None = field(default=None, kw_only=True)
+
+    def __repr__(self) -> str:
+        name = "" if self.name is None else f", name={self.name!r}"
+        return f"TCPSinkConfig(host={self.host!r}, port={self.port!r}, encoder={self.encoder!r}{name})"

@@ -1,6 +1,6 @@
-"""The TCP sink for receivers that confirm: blocks travel in frames with their ids, each confirmed by the receiver.
+"""The TCP sink for receivers that confirm: each block is sent in a frame with its number, and confirmed.
 
-docs/reference/wire-formats.md describes the frames for those who write a receiver.
+docs/reference/wire-formats.md describes the frames for authors of receivers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wallaroo.connectors.output_block import OutputBlock
 from wallaroo.connectors.tcp.sink import TcpSink
 from wallaroo.notices import Notice, ThrottledNotice
 
-_PATIENCE_SECONDS = 10.0
+_TIMEOUT_SECONDS = 10.0
 _ENDED = "it closed the connection without confirming the block"
 
 
@@ -45,9 +45,9 @@ class ConfirmedTcpSink(TcpSink):
                 some = connection.recv(ANSWER.size - len(answer))
             except TimeoutError:
                 self._give_up_if_stuck(progress)
-                if time.monotonic() - progress > _PATIENCE_SECONDS:
+                if time.monotonic() - progress > _TIMEOUT_SECONDS:
                     self._unconfirmed.begins(
-                        f"The receiver at {self.name} was sent a block {_PATIENCE_SECONDS:g} seconds ago and has not "
+                        f"The receiver at {self.name} was sent a block {_TIMEOUT_SECONDS:g} seconds ago and has not "
                         "confirmed it. Is it one for --effectively-once?"
                     )
             else:
@@ -58,7 +58,7 @@ class ConfirmedTcpSink(TcpSink):
 
 
 def _raise_if_ended(connection: socket.socket) -> None:
-    """Raise an error if the receiver has ended its side: then it can read what it likes, and never confirm it."""
+    """Raise an error if the receiver has closed its side: it can then still read, but never confirm."""
     look = select.poll()
     look.register(connection, select.POLLIN)
     if look.poll(0) and not connection.recv(1, socket.MSG_PEEK):
@@ -73,9 +73,9 @@ ANSWER = Struct(">Q")
 
 
 def stream_id(application: str, sink: str) -> bytes:
-    """Return the name of what an application sends to a sink: the same as long as its state lives.
+    """Return the id of the stream that an application sends to a sink; it changes only with --reset.
 
-    `application` is the id of that state.
+    `application` is the id of the application's state.
 
     >>> len(stream_id("6f1c3f0d8a3b4b0f9d0a6a1f2f3e4d5c", "127.0.0.1:7002"))
     16

@@ -1,4 +1,4 @@
-"""What is asked about TCP sources and sinks before they run."""
+"""The kinds of TCP sources and sinks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from wallaroo.addresses import port_number
 from wallaroo.connectors.base import LoggedKind, SinkKind
-from wallaroo.connectors.checks import decoder_mistakes, encoder_mistakes, source_name_mistakes
+from wallaroo.connectors.checks import decoder_mistakes, encoder_mistakes, sink_name_mistakes, source_name_mistakes
 from wallaroo.connectors.tcp.config import TCPSinkConfig, TCPSourceConfig
 from wallaroo.errors import AddressError, WallarooParameterError
 from wallaroo.introspection import a_kind_of, bare_label
@@ -20,14 +20,14 @@ _LIMITS = ("parallelism", "max_size", "max_received_count")
 
 
 class TcpSourceKind(LoggedKind):
-    """Sources that listen on an address and take messages from whoever connects."""
+    """Sources that listen on an address and receive messages from the senders that connect."""
 
     name = "tcp"
     config_class = TCPSourceConfig
     nature = "has a decoder"
 
     def mistakes(self, config: TCPSourceConfig) -> Iterator[str]:
-        """Check the address, what was given besides, and the decoder."""
+        """Check the address, the name, the limits, and the decoder."""
         yield from _address_mistakes(config, "source")
         yield from source_name_mistakes(config.name)
         for limit in _LIMITS:
@@ -37,7 +37,7 @@ class TcpSourceKind(LoggedKind):
         yield from decoder_mistakes(config.decoder)
 
     def shown(self, config: TCPSourceConfig) -> tuple[str, ...]:
-        """Return the address, and what decodes."""
+        """Return the address and the decoder."""
         return _shown_address(config), f"decoded by {bare_label(config.decoder)}"
 
     def listens_on(self, config: TCPSourceConfig) -> tuple[str, int] | None:
@@ -52,7 +52,7 @@ class TcpSourceKind(LoggedKind):
     def intake(
         self, config: TCPSourceConfig, place: Mapping[str, Any], log: SourceLog, context: IntakeContext
     ) -> Intake:
-        """Return what listens."""
+        """Return the intake that listens."""
         from wallaroo.connectors.tcp.source import TcpSource  # noqa: PLC0415 - only the ingress listens.
 
         return TcpSource((place["host"], place["port"]), config.decoder, log, context)
@@ -64,16 +64,17 @@ class TcpSinkKind(SinkKind):
     config_class = TCPSinkConfig
 
     def mistakes(self, config: TCPSinkConfig) -> Iterator[str]:
-        """Check the address and the encoder."""
+        """Check the address, the name and the encoder."""
         yield from _address_mistakes(config, "sink")
+        yield from sink_name_mistakes(config.name)
         yield from encoder_mistakes(config.encoder)
 
     def shown(self, config: TCPSinkConfig) -> tuple[str, ...]:
-        """Return the address, and what encodes."""
+        """Return the address and the encoder."""
         return _shown_address(config), f"encoded by {bare_label(config.encoder)}"
 
     def preflight(self, pipeline: str, config: TCPSinkConfig) -> None:
-        """Refuse an address that nobody can have."""
+        """Refuse an address that no receiver can have."""
         host, port = config.address
         problem = f"Pipeline {pipeline!r} cannot send to {host}:{port}: "
         if port == 0:
@@ -82,7 +83,7 @@ class TcpSinkKind(SinkKind):
             raise AddressError(f"{problem}the name {host!r} is not known ({why}). Give the receiver's name or address.")
 
     def connection(self, config: TCPSinkConfig, context: SinkContext) -> SinkConnection:
-        """Return what sends the bytes of blocks, or, for effectively once, frames that the receiver confirms."""
+        """Return a sink that sends the bytes of blocks, or, for effectively once, frames that the receiver confirms."""
         from wallaroo.connectors.tcp.confirmed_sink import ConfirmedTcpSink  # noqa: PLC0415 - only the driver sends.
         from wallaroo.connectors.tcp.sink import TcpSink  # noqa: PLC0415
 
@@ -108,14 +109,14 @@ def _shown_address(config: TCPSourceConfig | TCPSinkConfig) -> str:
 
 
 def _unknown(host: str) -> str | None:
-    """Return why there is no machine of this name, None if there is one or if that cannot be said now."""
-    import socket  # noqa: PLC0415 - nothing is looked up where applications are only built.
+    """Return why a host name cannot be resolved, None if it can, or if that cannot be determined now."""
+    import socket  # noqa: PLC0415 - not needed to build an application.
 
     try:
         socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except UnicodeError:
         return "no machine can have it"
     except socket.gaierror as error:
-        # A name server that does not answer may do so later, when the connection is made.
+        # A name server that does not answer now may answer later, when the sink connects.
         return None if error.errno == socket.EAI_AGAIN else str(error.strerror).lower()
     return None

@@ -1,8 +1,8 @@
-"""The TCP sink: one connection to one receiver, kept as long as it lasts and made again when it breaks.
+"""The TCP sink: one connection to one receiver, which is re-established when it breaks.
 
-A block counts as delivered when the receiver's machine has acknowledged all of its bytes; on the way, it is noted how
-far it has got. When a connection breaks before the end, the whole block is sent again on the next one: TCP does not
-tell how much of it was read.
+A block counts as delivered when the receiver's machine has acknowledged all of its bytes; meanwhile, progress is
+recorded. When a connection breaks before that, the whole block is sent again on the next one, because TCP does not tell
+how much of it the receiver has read.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from wallaroo.notices import Notice, ThrottledNotice
 _FIRST_RETRY_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 5.0
 _DIAL_SECONDS = 10.0
-_UNSENT_AT_MOST = 1 << 18
-_LOOK_AROUND_SECONDS = 0.5
-_PATIENCE_WHEN_STOPPING_SECONDS = 5.0
+_MAX_UNSENT_BYTES = 1 << 18
+_POLL_SECONDS = 0.5
+_STOPPING_TIMEOUT_SECONDS = 5.0
 
 
 class TcpSink:
@@ -38,7 +38,7 @@ class TcpSink:
         self._missing = ThrottledNotice(notice)
         self._broken = ThrottledNotice(notice)
         self._interrupted = False
-        """Whether the receiver has been gone in this run, perhaps with what it had not read."""
+        """Whether the receiver was disconnected in this run, and may have lost bytes that it had not read."""
         self._socket: socket.socket | None = None
         self._connecting = threading.Lock()
 
@@ -47,40 +47,40 @@ class TcpSink:
         backoff: Backoff | None = None
         try:
             while not self._attempt(block):
-                # A connection that has broken is made again at once, the first time. A receiver that accepts and closes
-                # again and again is then asked with pauses.
+                # The first reconnect is immediate. A receiver that repeatedly accepts and closes is then retried with
+                # a backoff.
                 if backoff is None:
                     backoff = _retries()
                 else:
                     self._stopping.wait(backoff.next())
         except StoppedError:
-            block.begin_again()
+            block.resend()
             raise
         self._broken.is_over(f"The receiver at {self.name} is back; the block was sent again.")
 
     def _attempt(self, block: OutputBlock) -> bool:
-        """Send a block on the connection there is, or a new one; tell whether it has arrived."""
+        """Send a block on the existing connection, or a new one; return whether it has been delivered."""
         connection = self._connected()
         if self._interrupted:
-            block.begin_again()
+            block.resend()
         try:
             self._transmit(connection, block)
         except OSError as error:
             self._drop()
             self._interrupted = True
             self._broken.begins(
-                f"Lost the receiver at {self.name} ({_plainly(error)}); the whole block is sent again when it is back."
+                f"Lost the receiver at {self.name} ({_reason(error)}); the whole block is sent again when it is back."
             )
             return False
         return True
 
     def connect(self) -> None:
-        """Connect ahead of the first block, waiting for the receiver."""
+        """Connect before the first block, waiting for the receiver."""
         with contextlib.suppress(StoppedError):
             self._connected()
 
     def close(self) -> None:
-        """Close the connection in good order: the receiver gets all that was sent, then the end of the stream."""
+        """Close the connection cleanly: the receiver gets everything that was sent, then the end of the stream."""
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
@@ -92,11 +92,10 @@ class TcpSink:
             self._socket = None
 
     def _connected(self) -> socket.socket:
-        """Return the connection, a new one if need be.
+        """Return the connection; reconnects if necessary.
 
-        That the receiver has closed its side is not looked for here: a receiver without standard input may have
-        closed the half it does not use. One that is really gone answers what is sent next with a reset, which
-        `deliver` sees.
+        Whether the receiver has closed its side is not checked here: a receiver that never sends may have closed the
+        unused direction. A receiver that is really gone answers the next data with a reset, which `deliver` handles.
         """
         with self._connecting:
             return self._socket or self._wait_for_receiver()
@@ -112,7 +111,7 @@ class TcpSink:
                 self._interrupted = True
                 if not self._broken.present:
                     self._missing.begins(
-                        f"Waiting for a receiver at {self.name} ({_plainly(error)}); trying again until it is there."
+                        f"Waiting for a receiver at {self.name} ({_reason(error)}); trying again until it is there."
                     )
                 self._stopping.wait(backoff.next())
         self._missing.is_over(f"Connected to the receiver at {self.name}.")
@@ -120,14 +119,14 @@ class TcpSink:
 
     def _open(self) -> socket.socket:
         connection = dial(self._address, _DIAL_SECONDS)
-        connection.settimeout(_LOOK_AROUND_SECONDS)
+        connection.settimeout(_POLL_SECONDS)
         if sys.platform.startswith("linux"):
-            # What the system holds is sent even if this process is killed, without a note of it in the ledger.
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_AT_MOST)
+            # The kernel sends what it has buffered even if this process is killed, and the ledger would not know it.
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT_BYTES)
         return connection
 
     def _transmit(self, connection: socket.socket, block: OutputBlock) -> None:
-        """Send what is left of a block and wait until it is known to have arrived; raise OSError if it has not."""
+        """Send the rest of a block and wait until it is acknowledged; raise OSError if the connection breaks."""
         sent = block.done
 
         def look(size: int) -> None:
@@ -140,7 +139,7 @@ class TcpSink:
         self._wait_until_acknowledged(connection, look)
 
     def _send(self, connection: socket.socket, data: Body, on_progress: Callable[[int], None]) -> None:
-        """Send all of `data`, for as long as the receiver takes to read it, unless the application is stopped."""
+        """Send all of `data`, however slowly the receiver reads, unless the application is being stopped."""
         rest = memoryview(data)
         progress = time.monotonic()
         while rest:
@@ -164,14 +163,14 @@ class TcpSink:
             if waiting < before:
                 progress = time.monotonic()
                 look(0)
-            # What a broken connection had not sent stays unacknowledged for ever.
+            # What was not sent on a broken connection stays unacknowledged forever.
             raise_if_broken(connection)
             self._give_up_if_stuck(progress)
         raise_if_broken(connection)
 
     def _give_up_if_stuck(self, progress: float) -> None:
-        """Stop waiting for a receiver that takes nothing, once the application is being stopped."""
-        if self._stopping.is_set() and time.monotonic() - progress > _PATIENCE_WHEN_STOPPING_SECONDS:
+        """Stop waiting for a receiver that makes no progress, once the application is being stopped."""
+        if self._stopping.is_set() and time.monotonic() - progress > _STOPPING_TIMEOUT_SECONDS:
             raise StoppedError
 
 
@@ -179,5 +178,5 @@ def _retries() -> Backoff:
     return Backoff(_FIRST_RETRY_SECONDS, longest=_LONGEST_RETRY_SECONDS, jitter=0.3)
 
 
-def _plainly(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()

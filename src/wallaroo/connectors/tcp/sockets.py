@@ -1,4 +1,4 @@
-"""TCP sockets: those that senders connect to, those that connect to receivers, and what the system knows of both."""
+"""TCP sockets: listening sockets for senders, connections to receivers, and their state in the kernel."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import socket
 import struct
 import sys
 
-from wallaroo.channels import notice_dead_peers
+from wallaroo.channels import enable_keepalive
 from wallaroo.errors import AddressError
 
 
 def open_sockets(pipeline: str, host: str, port: int) -> list[socket.socket]:
-    """Return bound sockets for the address of a pipeline's source, the principal one first; they do not listen yet.
+    """Return bound sockets for the address of a pipeline's source, the primary one first; they do not listen yet.
 
-    A name such as "localhost" may stand for several addresses. All of them get the same port, and those that
-    this machine does not have are left out as long as one remains.
+    A name such as "localhost" may resolve to several addresses. All of them get the same port, and those that this
+    machine does not have are skipped as long as one remains.
     """
     problem = f"Pipeline {pipeline!r} cannot listen on {host}:{port}: "
     if not 0 <= port <= 65535:
@@ -46,7 +46,7 @@ def _addresses(host: str, port: int, problem: str) -> list[tuple[int, str]]:
         raise AddressError(
             f"{problem}the name {host!r} is not known ({error}). Give an address of this machine, such as 127.0.0.1."
         ) from error
-    # Senders that do not say otherwise use the older protocol.
+    # Senders use IPv4 by default, so it is the primary one.
     ordered = sorted(found, key=lambda entry: entry[0] != socket.AF_INET)
     return list(dict.fromkeys((int(entry[0]), str(entry[4][0])) for entry in ordered))
 
@@ -55,7 +55,7 @@ def _bind(family: int, address: tuple[str, int]) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        notice_dead_peers(sock)
+        enable_keepalive(sock)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind(address)
@@ -85,9 +85,9 @@ _UNSENT_BYTES_REQUEST = 0x5411  # SIOCOUTQ
 
 
 def unacknowledged(connection: socket.socket) -> int:
-    """Return how many bytes of what was sent the receiver's machine has not acknowledged.
+    """Return how many of the sent bytes the receiver's machine has not acknowledged.
 
-    Where the system does not tell, none: what it has taken counts as sent.
+    Return 0 where the system does not provide it: what the kernel has accepted then counts as sent.
     """
     if not sys.platform.startswith("linux"):
         return 0
@@ -97,23 +97,23 @@ def unacknowledged(connection: socket.socket) -> int:
 
 
 def raise_if_broken(connection: socket.socket) -> None:
-    """Raise the error with which the connection broke, if it did."""
+    """Raise the pending error of the connection, if it has broken."""
     error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if error:
         raise OSError(error, "the connection broke")
 
 
 def dial(address: tuple[str, int], timeout: float) -> socket.socket:
-    """Return a new connection to `address`, which sends what it is given at once; `timeout` is its timeout from now on.
+    """Return a new connection to `address`, which sends data immediately; `timeout` applies to all its operations.
 
     Raises:
-        OSError: Nobody could be reached.
+        OSError: The receiver could not be reached.
     """
     connection = socket.create_connection(address, timeout=timeout)
-    # Where nobody listens on a port that outgoing connections may get, Linux can connect a socket to itself.
+    # If nothing listens on a port of the ephemeral range, Linux can connect a socket to itself.
     if connection.getsockname() == connection.getpeername():
         connection.close()
         raise ConnectionRefusedError(111, "Connection refused")
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    notice_dead_peers(connection)
+    enable_keepalive(connection)
     return connection

@@ -1,1 +1,1 @@
-"""The end of a block, in the driver: outputs to the sinks, dead letters to their file, and a record of both."""
+"""Delivery, in the driver: sends outputs to the sinks, writes dead letters to their file, and records both."""

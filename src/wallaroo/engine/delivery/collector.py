@@ -1,4 +1,4 @@
-"""The driver's side of what tasks hand in: outputs block by block, states that have been saved, failures."""
+"""The driver's side of the task channels: collects outputs by block, reports of saved state, and failures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wallaroo.channels import MOST_STRANGERS, host_and_port, joined, listen, without_delay
+from wallaroo.channels import MAX_UNAUTHENTICATED, format_address, listen, parse_address, set_no_delay
 from wallaroo.engine.delivery.worker_deaths import Death, WorkerDeaths
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.failure import Failure, Kind
@@ -27,11 +27,11 @@ class Expected(NamedTuple):
     """What makes a block, or an epoch, complete."""
 
     outputs: int
-    """How many tasks hand in outputs for each block."""
+    """How many tasks send outputs for each block."""
     saves: int
-    """How many tasks say at the end of an epoch that they have saved everything."""
+    """How many tasks report at the end of an epoch that they have saved their state."""
     owner: Callable[[BucketName], tuple[int, int] | None]
-    """Says which task, by level and partition, has a bucket; None for a state that nobody uses now."""
+    """Returns which task, by level and partition, owns a bucket; None for a state that is not used now."""
 
 
 _MORE_THAN_COME = Expected(sys.maxsize, sys.maxsize, lambda _: None)
@@ -39,29 +39,29 @@ _MORE_THAN_COME = Expected(sys.maxsize, sys.maxsize, lambda _: None)
 
 
 class Epoch(NamedTuple):
-    """All tasks have computed everything before a block, and saved it."""
+    """The end of an epoch: all tasks have computed everything before a block, and saved their state."""
 
     attempt: str
     block: int
     ends: dict[int, int]
-    """Up to which message of each source that is, of those that have had any in this life of the query."""
+    """Up to which message of each source that is, for the sources that had messages in this attempt."""
     heads: dict[BucketName, StoredHead]
     letters: list[Letter]
 
 
 class TaskEnd(NamedTuple):
-    """How a task has ended that did not end well."""
+    """The end of a task that has failed."""
 
     level: int
     partition: int
     failure: Failure | None
-    """What it has said; None where its process was gone before it could say anything."""
+    """The failure that it has reported; None if its process died before it could."""
     note: Note | None
-    """What the process was at, where it was gone and has left a note."""
+    """What the process was doing, if it died and has left a note."""
 
     @property
     def death(self) -> Death | None:
-        """Return the death of the process, if it was one, and left a note."""
+        """Return the death of the process, if it died and left a note."""
         return None if self.note is None else Death(self.level, self.partition, self.note)
 
 
@@ -74,7 +74,7 @@ class _Task(NamedTuple):
 
 
 class Collector:
-    """Listens for tasks, and puts together what belongs to a block; `notes` is the folder of the workers' notes."""
+    """Listens for tasks, and assembles their outputs by block; `notes` is the folder of the workers' notes."""
 
     def __init__(
         self,
@@ -89,26 +89,26 @@ class Collector:
         self._expected = _MORE_THAN_COME
         self._changed = threading.Condition()
         self.attempt = ""
-        """Which life of the query is listened to."""
+        """The current attempt; others are ignored."""
         self._outputs: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
         self._saved: defaultdict[int, dict[tuple[int, int], Any]] = defaultdict(dict)
-        """By the end of an epoch, what each task has reported of it."""
+        """What each task has reported about an epoch, by the end of the epoch."""
         self.on_enough_changed: Callable[[int], None] = lambda _: None
-        """Called with a block in whose epoch much state has changed, by each task that says so; must not wait."""
+        """Called with a block in whose epoch much state has changed, for each task that reports it; must not block."""
         self._deaths = deaths or WorkerDeaths()
         self._notes = notes
         self._ends: list[TaskEnd] = []
-        """Of the tasks of this attempt, those that did not end well, in this order."""
+        """The tasks of this attempt that have failed, in order."""
         self._greeted: set[tuple[int, int]] = set()
-        self._strangers: dict[socket.socket, None] = {}
+        self._unauthenticated: dict[socket.socket, None] = {}
         self._listener = listen(address)
         self.address = address
         if not address.startswith("/"):
-            self.address = joined(host_and_port(address)[0], self._listener.getsockname()[1])
+            self.address = format_address(parse_address(address)[0], self._listener.getsockname()[1])
         threading.Thread(target=self._accept, name="wallaroo-hand-ins", daemon=True).start()
 
     def begin(self, attempt: str, expected: Expected) -> None:
-        """Start over from the last commit; what tasks of an earlier attempt hand in is no longer taken."""
+        """Start a new attempt from the last commit; what tasks of earlier attempts send is ignored."""
         with self._changed:
             self.attempt = attempt
             self._expected = expected
@@ -121,7 +121,7 @@ class Collector:
     def next(self, attempt: str, block: int, timeout: float) -> list[bytes] | Epoch | None:
         """Return the outputs of a block in the order of the partitions, or an epoch that has ended before it.
 
-        None where neither comes in time, or where another attempt is listened to.
+        None if neither arrives in time, or if another attempt has started.
         """
 
         def is_there() -> bool:
@@ -130,7 +130,7 @@ class Collector:
         with self._changed:
             if not self._changed.wait_for(is_there, timeout) or attempt != self.attempt:
                 return None
-            # Tasks go on behind the end of an epoch, and the last of them may save when others are well behind it.
+            # Tasks do not stop at the end of an epoch; the last one may save when others are already beyond it.
             if (end := self._saved_before(block)) is not None:
                 return self._epoch(end)
             outputs = self._outputs.pop(block)
@@ -140,13 +140,13 @@ class Collector:
         return len(self._outputs.get(block, ())) == self._expected.outputs
 
     def _saved_before(self, block: int) -> int | None:
-        """Return the end of the first epoch that all tasks have saved, and that is not behind `block`."""
+        """Return the end of the first epoch that all tasks have saved, if it is not after `block`."""
         ends = (end for end, tasks in self._saved.items() if end <= block and len(tasks) == self._expected.saves)
         return min(ends, default=None)
 
     def _epoch(self, block: int) -> Epoch:
         reports = self._saved[block].values()
-        # The furthest counts: without states, a task has seen only some of the blocks.
+        # The greatest end counts: without states, a task sees only some of the blocks.
         ends = dict(sorted(end for report in reports for end in report["ends"]))
         heads = {
             (state, bucket): StoredHead.from_json(head) for report in reports for state, bucket, head in report["heads"]
@@ -154,27 +154,27 @@ class Collector:
         return Epoch(self.attempt, block, ends, heads, [letter for report in reports for letter in report["letters"]])
 
     def first_end(self, timeout: float) -> TaskEnd | None:
-        """Return how the first task ended that did not end well: the others have been ended for it.
+        """Return the end of the task that failed first: the others were killed because of it.
 
-        None where all have, or where none does in time.
+        None if none has failed within the timeout.
         """
         with self._changed:
             self._changed.wait_for(lambda: bool(self._ends), timeout)
             return self._ends[0] if self._ends else None
 
     def release(self, block: int) -> None:
-        """Forget what belongs to an epoch: it is committed."""
+        """Discard what belongs to an epoch that is committed."""
         self._deaths.forget_before(block)
         with self._changed:
             self._saved.pop(block, None)
 
     def wake(self) -> None:
-        """Let whoever waits look around."""
+        """Wake up waiting threads."""
         with self._changed:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop to listen."""
+        """Stop listening."""
         self._listener.close()
 
     def _accept(self) -> None:
@@ -184,14 +184,14 @@ class Collector:
             except OSError:
                 return
             self._make_room()
-            self._strangers[connection] = None
+            self._unauthenticated[connection] = None
             threading.Thread(target=self._serve, args=[connection], daemon=True).start()
 
     def _make_room(self) -> None:
-        """Let the stranger go that has taken longest, if there are too many: a task of ours speaks at once."""
-        with suppress(OSError, StopIteration, RuntimeError):  # It may have spoken, or gone, at this very moment.
-            if len(self._strangers) >= MOST_STRANGERS:
-                next(iter(self._strangers)).shutdown(socket.SHUT_RDWR)
+        """Close the oldest unauthenticated connection if there are too many: our own tasks authenticate immediately."""
+        with suppress(OSError, StopIteration, RuntimeError):  # It may have authenticated, or closed, just now.
+            if len(self._unauthenticated) >= MAX_UNAUTHENTICATED:
+                next(iter(self._unauthenticated)).shutdown(socket.SHUT_RDWR)
 
     def _serve(self, connection: socket.socket) -> None:
         with (
@@ -202,13 +202,13 @@ class Collector:
             try:
                 task = self._greet(connection)
             finally:
-                self._strangers.pop(connection, None)
+                self._unauthenticated.pop(connection, None)
             if task is not None:
                 self._listen(task, stream)
 
     def _listen(self, task: _Task, stream: Any) -> None:
-        """Take what a task hands in, until it ends, or its process does."""
-        with suppress(OSError):  # A line may also break.
+        """Receive what a task sends, until the task or its process ends."""
+        with suppress(OSError):  # The connection may break.
             while (frame := read_frame(stream)) is not None:
                 if frame[0] == DONE:
                     return
@@ -216,7 +216,7 @@ class Collector:
                 if frame[0] == FAILED:
                     return
         with self._changed:
-            # Nobody comes in between: whoever was gone first is the first to be here.
+            # Under the lock, so that failures are in the order in which the connections ended.
             note = take_note(self._notes, task.note) if self._notes is not None else None
             if task.attempt == self.attempt:
                 self._ends.append(TaskEnd(task.level, task.partition, None, note))
@@ -230,13 +230,13 @@ class Collector:
         mine = (task.level, task.partition)
         with self._changed:
             if task.attempt != self.attempt or mine in self._greeted:
-                # One that Spark runs a second time within an epoch would get only the rest of what it needs. Without
-                # an answer it fails, and the query with it, which then starts over as a whole.
+                # A task that Spark retries within an attempt would get only some of its blocks. Without an answer it
+                # fails, and the query with it, which is then restarted as a whole.
                 return None
             self._greeted.add(mine)
             heads = {name: head for name, head in self._commits.heads.items() if self._expected.owner(name) == mine}
             start = self._commits.block
-        without_delay(connection)
+        set_no_delay(connection)
         care = self._deaths.care(*mine).as_json()
         welcome = {"start": start, "heads": [[*name, head.as_json()] for name, head in heads.items()], "care": care}
         connection.sendall(json.dumps(welcome).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""Messages that user code could not handle: kept in a file, counted, and told without flooding the screen."""
+"""The dead-letter file: messages that user code could not handle are stored, counted, and reported with throttling."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from wallaroo.notices import Notice
 
 _SUMMARY_SECONDS = 10.0
 _ID_BYTES = 6
-"""So few that an id can be copied by hand; parts of it that no other letter has are enough."""
+"""Few enough for an id to be copied by hand; a unique prefix is enough."""
 
 
 class DeadLetterFile:
-    """Appends records to a file, one JSON object a line, and reports each kind of error once in full.
+    """Appends records to a file, one JSON object per line, and reports each kind of error once in full.
 
-    The letters of a block are appended with one write. A reader may still see the beginning of it, for the system makes
-    a large one visible page by page; what has no newline yet is not a line.
+    The letters of a block are appended with one write. A reader may still see a part of it, because the system makes a
+    large write visible page by page; a line is complete when it ends with a newline.
     """
 
     def __init__(self, path: Path, notice: Notice) -> None:
@@ -36,8 +36,8 @@ class DeadLetterFile:
         self.count = 0
 
     def add(self, records: list[Letter]) -> None:
-        """Keep `records`, and give each an id."""
-        # What is not Unicode in an error's text is written as JSON's own escape.
+        """Append `records`, and give each an id."""
+        # Lone surrogates in an error's text are written as JSON escapes.
         _append(self._path, "".join(map(_line, records)).encode(errors="backslashreplace"))
         self.count += len(records)
         with self._reporting:
@@ -45,7 +45,7 @@ class DeadLetterFile:
                 self._report(record)
 
     def _report(self, record: Letter) -> None:
-        # The words of an error often name the message; its class and the place it comes from make the kind.
+        # The text of an error often contains the message, so its class and its traceback identify the kind.
         place = record["traceback"].rpartition(record["error"])[0]
         kind = (record["pipeline"], record["step"], record["error"].partition(":")[0], place)
         repeated = self._kinds.get(kind)
@@ -58,7 +58,7 @@ class DeadLetterFile:
         repeated.error = record["error"]
 
     def sum_up(self, *, all_of_them: bool = False) -> None:
-        """Tell how often errors have come back, each kind every few seconds at the most."""
+        """Report how often errors were repeated, for each kind at most every few seconds."""
         now = time.monotonic()
         with self._reporting:
             for repeated in self._kinds.values():
@@ -69,7 +69,7 @@ class DeadLetterFile:
                     repeated.unreported = 0
 
     def close(self) -> None:
-        """Tell what has not been told yet."""
+        """Report what has not been reported yet."""
         self.sum_up(all_of_them=True)
 
 
@@ -86,20 +86,20 @@ def _line(record: Letter) -> str:
 
 
 def _append(path: Path, lines: bytes) -> None:
-    """Append lines, all of them or, where there is no room, none.
+    """Append lines, all of them or, if there is no space, none.
 
-    What a crash has torn off gets an end, and stays: whoever follows the file may have read it, and would miss as much
-    of what is written in its place. Its block is computed again, and brings its letters again.
+    A line torn by a crash is terminated with a newline, and stays: a process that follows the file may have read it,
+    and would miss bytes that replace it. Its block is computed again, and so are its letters.
     """
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(file).st_size
         torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
         rest = memoryview(b"\n" + lines if torn else lines)
-        # Somebody may follow the file, and would have seen the half that fitted on a full disk.
+        # A process that follows the file must not see the part of the lines that still fits on a full disk.
         reserve(file, size + len(rest))
         try:
-            # One write, unless the system takes less: whoever reads meanwhile sees as little of a half line as can be.
+            # One write, unless the system accepts less, so that a concurrent reader rarely sees a partial line.
             while rest:
                 rest = rest[os.write(file, rest) :]
         except OSError:
@@ -110,9 +110,9 @@ def _append(path: Path, lines: bytes) -> None:
 
 
 def read_letters(path: Path) -> Iterator[Letter]:
-    """Yield the dead letters in a file, the oldest first; a line that is being written, or is damaged, is left alone.
+    """Yield the dead letters in a file, the oldest first; incomplete and damaged lines are skipped.
 
-    Those of a release that gave them no ids are called by what they say.
+    Letters of a release that gave them no ids are identified by a hash of their content.
     """
     with suppress(FileNotFoundError), path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
@@ -120,11 +120,11 @@ def read_letters(path: Path) -> Iterator[Letter]:
             if letter is not None:
                 yield {"id": hashlib.sha256(line.encode()).hexdigest()[: 2 * _ID_BYTES], **letter}
             if not line.endswith("\n"):
-                return  # The rest of it may come at this very moment, and is not a line of its own.
+                return  # The rest of it may just be written, and is not a line of its own.
 
 
 def _parsed(line: str) -> Letter | None:
-    """Return the letter in a line, None where it is not whole."""
+    """Return the letter in a line, None if it is incomplete or damaged."""
     try:
         letter = json.loads(line)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The end of a block's way: its outputs, in order, to the sinks, each block once; and the commit of an epoch."""
+"""The egress: delivers the outputs of blocks to the sinks in order, each block once, and commits epochs."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from wallaroo.engine.transport.dead_letter_record import Letter, load_records
 from wallaroo.ingress.sequence import Range, SequencedBlock, unpack_block
 from wallaroo.notices import Notice
 
-_LOOK_SECONDS = 0.2
-_TRY_AGAIN_SECONDS = 0.5
+_POLL_SECONDS = 0.2
+_RETRY_SECONDS = 0.5
 _LAST_SECONDS = 10.0
 _DEAD_LETTERS_IN_LEDGER = "dead letters"
 
 
 class Egress:
-    """Delivers block after block in a thread of the driver, which owns the connections.
+    """Delivers blocks one by one in a thread of the driver, which owns the connections.
 
     With `effectively_once`, blocks are sent in frames with their numbers, and receivers have to confirm them.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what a run has opened, and decides
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts and options of a run
         self,
         plan: Plan,
         home: Home,
@@ -67,7 +67,7 @@ class Egress:
                 self._routes[route.number] = self._connect(route, context).name
         self._next = self._printed = self._furthest = commits.block
         self._on_disk = 0
-        """Up to which block a power failure can take nothing any more."""
+        """The blocks before this one are durable."""
         self._attempt = ""
         self._committing = threading.Lock()
         self._at_hand: list[bytes] | Epoch | None = None
@@ -75,29 +75,29 @@ class Egress:
         self._thread = threading.Thread(target=self._run, name="wallaroo-egress", daemon=True)
         self.metrics = Metrics()
         self.held_up: OSError | None = None
-        """Why the block at hand cannot be recorded, as long as it cannot."""
+        """Why the current block cannot be recorded, as long as it cannot."""
         self.failure: BaseException | None = None
-        """What has ended the delivery."""
+        """The error that has stopped the delivery."""
 
     def _connect(self, route: SinkRoute, context: SinkContext) -> SinkConnection:
         sink = sink_kind(route.sink).connection(route.sink, context)
-        # Sinks with the same address share a connection: a receiver such as `nc -l` takes only one.
+        # Sinks with the same address share a connection: a receiver such as `nc -l` accepts only one.
         return self._connections.setdefault(sink.name, sink)
 
     def sum_up(self) -> None:
-        """Tell, when it is time, how often errors have come back."""
+        """Report repeated errors, when it is time."""
         self._dead_letters.sum_up()
 
     def start(self) -> None:
-        """Begin to deliver, and look for the receivers, so that one that is missing is missed at the start."""
+        """Start delivering, and connect to the receivers, so that a missing one is reported at the start."""
         for connection in self._connections.values():
             threading.Thread(target=connection.connect, daemon=True).start()
         self._thread.start()
 
     def begin(self, attempt: str, expected: Expected) -> int:
-        """Start over from the last commit with a new life of the query; return the block where it begins.
+        """Start a new attempt from the last commit; return the block where it starts.
 
-        A block that is being delivered is not waited for: its receiver may take its time.
+        Does not wait for a block that is being delivered: its receiver may be slow.
         """
         with self._committing:
             self._hand_ins.begin(attempt, expected)
@@ -105,7 +105,7 @@ class Egress:
             return self._commits.block
 
     def close(self) -> None:
-        """Deliver nothing more, and close the connections, after everything has been sent."""
+        """Stop delivering, and close the connections after everything has been sent."""
         self._halt.set()
         self._hand_ins.wake()
         if self._thread.is_alive():
@@ -120,10 +120,10 @@ class Egress:
             try:
                 self._step()
             except OSError as error:
-                # The block at hand is tried again; the run says what it waits for.
+                # The current block is retried; the run reports what it waits for.
                 self.held_up = error
-                self._halt.wait(_TRY_AGAIN_SECONDS)
-            except Exception as error:  # noqa: BLE001 - the run raises it, in a thread that somebody looks at
+                self._halt.wait(_RETRY_SECONDS)
+            except Exception as error:  # noqa: BLE001 - the run re-raises it in the main thread
                 self.failure = error
                 return
 
@@ -133,7 +133,7 @@ class Egress:
             self._next = self._commits.block
             self._at_hand = None
         if self._at_hand is None:
-            self._at_hand = self._hand_ins.next(self._attempt, self._next, _LOOK_SECONDS)
+            self._at_hand = self._hand_ins.next(self._attempt, self._next, _POLL_SECONDS)
         taken = self._at_hand
         if isinstance(taken, Epoch):
             self._commit(taken)
@@ -148,13 +148,13 @@ class Egress:
     def _commit(self, epoch: Epoch) -> None:
         with self._committing:
             if epoch.attempt != self._hand_ins.attempt:
-                return  # The next life of the query has begun from the commit before.
+                return  # The next attempt has started from the previous commit.
             if epoch.letters:
-                # Of states that cannot be saved. Their messages have been counted with their blocks.
+                # For states that cannot be saved. Their messages have been counted with their blocks.
                 self._policy.judge(epoch.letters, 0, ("epoch", epoch.block))
                 self._dead_letters.add(epoch.letters)
                 self.metrics.failed(epoch.letters)
-                epoch.letters.clear()  # They are kept once, also where the commit has to be tried again.
+                epoch.letters.clear()  # They are added once, even if the commit has to be retried.
             ends = {self._sources[source]: end for source, end in epoch.ends.items()}
             self._commits.commit(epoch.block, epoch.heads, ends)
         self.metrics.committed()
@@ -186,15 +186,15 @@ class Egress:
                 self._ledger.record(name, number)
                 self.metrics.sent(name, sum(chunk.number for chunk in of_sink), for_sink.size)
         if number >= self._furthest:
-            # What is computed again after a failure is no progress.
+            # Blocks that are computed again after a failure are not progress.
             self._furthest = number + 1
             self.metrics.delivered(block, self._sources)
 
     def _keep(self, letters: list[Letter], ranges: Sequence[Range], number: int) -> None:
-        """Keep the dead letters of a block, unless there are so many that the application is not to go on."""
+        """Store the dead letters of a block, unless there are so many that the application has to stop."""
         letters = [self._with_range(letter, ranges) for letter in letters]
         if number >= self._furthest:
-            # What is computed again after a failure has been judged.
+            # Blocks that are computed again after a failure have been judged already.
             self._policy.judge(letters, sum(each.end - each.first for each in ranges), number)
         if letters:
             self._dead_letters.add(letters)
@@ -202,7 +202,7 @@ class Egress:
             self._ledger.record(_DEAD_LETTERS_IN_LEDGER, number)
 
     def _with_range(self, letter: Letter, ranges: Sequence[Range]) -> Letter:
-        """Add, where the position of a letter's message is not known, which messages it can have come from."""
+        """Add the range of possible messages to a letter if the exact position of its message is not known."""
         if "position" in letter or "replay_of" in letter:
             return letter
         mine = [each for each in ranges if self._sources[each.source] == letter.get("source")]
@@ -212,23 +212,24 @@ class Egress:
         return {**letter, "positions": [min(each.first for each in mine), max(each.end for each in mine) - 1]}
 
     def _for_sink(self, sink: str, number: int, chunks: list[Chunk]) -> OutputBlock:
-        """Return a block's outputs for a sink, which may go now, from where a run that was killed had got to."""
+        """Return a block's outputs for a sink, resumed where a killed run stopped."""
 
         def note(size: int, checksum: int) -> None:
             try:
                 self._ledger.record_part(sink, Part(number, size, checksum))
             except OSError:
-                # On a full disk a note may be missing, which means more to send after a crash; none may be too much.
+                # On a full disk progress may be missing, which means resending more after a crash. But a reset to zero
+                # must be recorded.
                 if not size:
                     raise
 
         outputs = OutputBlock(number, [chunk.body for chunk in chunks], note, [chunk.marks for chunk in chunks])
         if self._effectively_once:
-            # Receivers know blocks by their numbers: if a power failure took one that they have, others would get its
-            # number, and be dropped as repeats.
+            # Receivers identify blocks by number: if a power failure lost a block that they have, another one would get
+            # its number, and be dropped as a repeat.
             if number >= self._on_disk:
                 self._on_disk = self._progress.force()
         else:
             _, size, checksum = self._ledger.part(sink, number)
-            outputs.go_on(size, checksum)
+            outputs.resume(size, checksum)
         return outputs

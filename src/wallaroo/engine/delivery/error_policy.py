@@ -1,4 +1,4 @@
-"""Decides, when user code fails, whether the application goes on: always, never, or while it is not too often."""
+"""Decides whether the application continues when user code fails: always, never, or up to a rate."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from wallaroo.errors import ErrorPolicyError
 
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _WINDOW_SECONDS = 60.0
-FEWEST_MESSAGES = 100
-"""A share of fewer messages than these says nothing."""
+MIN_MESSAGES = 100
+"""A percentage of fewer messages than these is not meaningful."""
 
 
 class ErrorPolicy:
-    """Judges the dead letters of block after block, and of the ends of epochs."""
+    """Judges the dead letters of blocks, and of the ends of epochs."""
 
     def __init__(self, on_error: OnError, clock: Callable[[], float] = time.monotonic) -> None:
         self._on_error = on_error
         self._clock = clock
         self._recent: deque[tuple[float, int, int, object]] = deque()
-        """Of what came within the window: when, how many dead letters, how many messages, in what."""
+        """For each entry in the window: time, number of dead letters, number of messages, and what they belong to."""
 
     @property
     def counts_messages(self) -> bool:
-        """Return whether it matters how many messages a block has."""
+        """Return whether the number of messages in a block matters."""
         return self._on_error.per == "%"
 
     def judge(self, letters: Sequence[Letter], messages: int, of: object) -> None:
-        """Take note of the letters `of` a block, or an epoch's end, before they are kept; each counts once.
+        """Count the letters `of` a block, or an epoch's end, before they are stored; each counts once.
 
         Raises:
-            ErrorPolicyError: The application is not to go on.
+            ErrorPolicyError: The application has to stop.
         """
-        if self._on_error.text == GO_ON:
+        if self._on_error.text == DEAD_LETTER:
             return
         if self._on_error.text == FAIL:
             if letters:
@@ -56,7 +56,7 @@ class ErrorPolicy:
         failed = sum(each[1] for each in self._recent)
         of_messages = sum(each[2] for each in self._recent)
         if self.counts_messages:
-            if of_messages >= FEWEST_MESSAGES and failed > of_messages * self._on_error.most / 100:
+            if of_messages >= MIN_MESSAGES and failed > of_messages * self._on_error.most / 100:
                 share = f"{failed:,} dead letters for {of_messages:,} messages in the last minute"
                 self._stop_at(share, letters[-1])
         elif failed > self._on_error.most:
@@ -79,7 +79,7 @@ def _stop(text: str) -> NoReturn:
     raise ErrorPolicyError(text)
 
 
-GO_ON = "dead-letter"
+DEAD_LETTER = "dead-letter"
 FAIL = "fail"
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:(%)|/(s|min|h))")
@@ -87,7 +87,7 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:(%)|/(s|min|h))")
 
 @dataclass(frozen=True)
 class OnError:
-    """What is to happen when user code fails.
+    """What happens when user code fails.
 
     >>> OnError.parse("1%")
     OnError(text='1%', most=1.0, per='%')
@@ -95,19 +95,19 @@ class OnError:
     OnError(text='10/min', most=10.0, per='min')
     """
 
-    text: str = GO_ON
+    text: str = DEAD_LETTER
     most: float = 0.0
     per: str = ""
-    """The unit of `most`: `%`, or the time in which so many are allowed."""
+    """The unit of `most`: `%`, or the time in which that many are allowed."""
 
     @classmethod
     def parse(cls, text: str) -> OnError:
-        """Return what `text` says.
+        """Return the policy that `text` describes.
 
         Raises:
-            ValueError: It says nothing that can be understood.
+            ValueError: `text` is not a valid policy.
         """
-        if text in {GO_ON, FAIL}:
+        if text in {DEAD_LETTER, FAIL}:
             return cls(text)
         found = _RATE.fullmatch(text)
         if found is None or (found[2] and float(found[1]) >= 100):

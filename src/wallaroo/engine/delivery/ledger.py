@@ -1,4 +1,4 @@
-"""The ledger: which block each sink was last sent, so that none is sent twice after a restart."""
+"""The ledger: the last block that was sent to each sink, so that none is sent twice after a restart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ID = "id"
 
 
 class Part(NamedTuple):
-    """How much of a block a sink has been sent: so many bytes, with this checksum."""
+    """How much of a block has been sent to a sink: `size` bytes, with this checksum."""
 
     block: int
     size: int
@@ -25,10 +25,10 @@ class Part(NamedTuple):
 
 
 class Ledger:
-    """Lines that are appended as things happen; rewritten now and then to stay short.
+    """Appends a line for each event; the file is compacted when it is too long.
 
-    `block<TAB>sink`: all of the block was sent. `block<TAB>sink<TAB>size<TAB>checksum`: so much of it so far.
-    `id<TAB>id`: the id of the state whose blocks are counted here, made up with the ledger.
+    `block<TAB>sink`: the whole block was sent. `block<TAB>sink<TAB>size<TAB>checksum`: this much of it was sent.
+    `id<TAB>id`: the id of the state whose blocks are recorded here, generated with the ledger.
     """
 
     def __init__(self, path: Path) -> None:
@@ -43,7 +43,7 @@ class Ledger:
         self._compact()
 
     def _read(self) -> None:
-        # A crash can tear the last line: what was not written completely was not recorded.
+        # A crash can tear the last line: an incomplete line does not count.
         complete, _, _ = self._path.read_bytes().rpartition(b"\n")
         for line in complete.decode(errors="replace").splitlines():
             match line.split("\t"):
@@ -69,10 +69,10 @@ class Ledger:
         self._reserved = 0
 
     def make_room(self) -> None:
-        """Set room on the disk aside for what a block has recorded, before any of it is sent.
+        """Reserve disk space for the records of a block, before any of it is sent.
 
         Raises:
-            OSError: There is no room. What was sent and could not be recorded would be sent again by the next run.
+            OSError: There is no space. What was sent and could not be recorded would be sent again by the next run.
         """
         if self._size + _ROOM_FOR_A_BLOCK > self._reserved:
             reserved = self._size + 2 * _ROOM_FOR_A_BLOCK
@@ -80,27 +80,27 @@ class Ledger:
             self._reserved = reserved
 
     def has(self, sink: str, block: int) -> bool:
-        """Tell whether `sink` has been sent `block`."""
+        """Return whether `block` has been sent to `sink`."""
         return self._last.get(sink, -1) >= block
 
     @property
     def next(self) -> int:
-        """Return the first number of which no sink has been sent anything."""
+        """Return the number of the first block of which nothing has been sent to any sink."""
         parts = (part.block for part in self._parts.values())
         return 1 + max((*self._last.values(), *parts), default=-1)
 
     def record(self, sink: str, block: int) -> None:
-        """Write down that `sink` has been sent `block`."""
+        """Record that `block` has been sent to `sink`."""
         self._last[sink] = block
         self._write(f"{block}\t{sink}\n")
 
     def part(self, sink: str, block: int) -> Part:
-        """Return how much of `block` `sink` has been sent; nothing, if that is not known."""
+        """Return how much of `block` has been sent to `sink`; nothing, if that is not known."""
         part = self._parts.get(sink)
         return part if part is not None and part.block == block else Part(block, 0, 0)
 
     def record_part(self, sink: str, part: Part) -> None:
-        """Write down how much of a block `sink` has been sent."""
+        """Record how much of a block has been sent to `sink`."""
         self._parts[sink] = part
         self._write(_line(sink, part))
 
@@ -108,7 +108,7 @@ class Ledger:
         data = line.encode()
         written = os.write(self._file, data)
         if written < len(data):
-            # Half a line would spoil the one that comes behind it.
+            # A partial line would corrupt the next one.
             os.ftruncate(self._file, os.fstat(self._file).st_size - written)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         self._size += written
@@ -116,7 +116,7 @@ class Ledger:
             try:
                 self._compact()
             except OSError:
-                # On a full disk the file stays long for a while; but it must not be one that was replaced already.
+                # On a full disk the file stays long for a while; but if it was already replaced, reopen it.
                 if not os.fstat(self._file).st_nlink:
                     self._open()
 

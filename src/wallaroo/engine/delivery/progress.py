@@ -1,6 +1,6 @@
-"""Tells the ingress how far blocks are delivered and committed: it hands out, and keeps, no more than that needs.
+"""Reports delivered and committed blocks to the ingress, which bounds by that what it hands out and retains.
 
-And asks it for the end of an epoch, and how far a power failure could no longer take blocks.
+It also requests the end of an epoch, and the durability of blocks.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from wallaroo.connectors.base import StoppedError
-from wallaroo.ingress.client import IngressAwayError, IngressClient
+from wallaroo.ingress.client import IngressClient, IngressUnavailableError
 
 
 class Progress(Protocol):
-    """Hears how far blocks have got."""
+    """Receives the progress of blocks."""
 
     def delivered(self, block: int) -> None:
-        """Take note that the outputs of all blocks before `block` have been delivered."""
+        """Record that the outputs of all blocks before `block` have been delivered."""
 
     def committed(self, block: int, ends: Mapping[str, int]) -> None:
-        """Take note that all before `block`, and before these messages of each source, is committed."""
+        """Record that everything before `block`, and before these messages of each source, is committed."""
 
     def end_epoch_of(self, block: int) -> None:
-        """Have the epoch end that a block is in, unless it has; does not wait for that."""
+        """Request the end of the epoch of a block, unless it has ended; does not wait."""
 
     def force(self) -> int:
-        """Have all blocks, and their messages, forced to the disk; return the first that may not be there."""
+        """Have all blocks and their messages synced to disk; return the first block that may not be durable."""
 
 
 class ReportedProgress:
-    """Passes it on to the ingress, in a thread of its own; what has been overtaken is not told."""
+    """Forwards progress to the ingress, in its own thread; outdated reports are skipped."""
 
     def __init__(self, client: IngressClient) -> None:
         self._client = client
@@ -45,27 +45,27 @@ class ReportedProgress:
         self._thread.start()
 
     def delivered(self, block: int) -> None:
-        """Tell the ingress that blocks have been delivered."""
+        """Report delivered blocks to the ingress."""
         with self._changed:
             self._delivered = block
             self._changed.notify()
 
     def committed(self, block: int, ends: Mapping[str, int]) -> None:
-        """Tell the ingress what has been committed."""
+        """Report a commit to the ingress."""
         with self._changed:
             self._committed = block, dict(ends)
             self._changed.notify()
 
     def end_epoch_of(self, block: int) -> None:
-        """Ask the ingress for it; of several blocks the furthest counts, for an epoch that has ended stays so."""
+        """Request it from the ingress; of several blocks the last one counts, as an earlier epoch has ended already."""
         with self._changed:
             self._to_end = block if self._to_end is None else max(block, self._to_end)
             self._changed.notify()
 
     def force(self) -> int:
-        """Have the ingress do it, for as long as it takes to come back if it is away."""
+        """Have the ingress do it; retry while it is being restarted."""
         while not self._closed:
-            with contextlib.suppress(IngressAwayError):
+            with contextlib.suppress(IngressUnavailableError):
                 return self._client.force()
         raise StoppedError
 
@@ -84,7 +84,7 @@ class ReportedProgress:
                     return
                 delivered, committed, to_end = self._delivered, self._committed, self._to_end
                 self._delivered = self._committed = self._to_end = None
-            with contextlib.suppress(Exception):  # An ingress that is started again asks for nothing old.
+            with contextlib.suppress(Exception):  # A restarted ingress does not need earlier reports.
                 if delivered is not None:
                     self._client.delivered(delivered)
                 if committed is not None:

@@ -1,9 +1,9 @@
-"""Which messages take their worker with them: known from what the workers that died had noted.
+"""Finds the messages that kill their workers, from the notes of workers that died.
 
-When one worker dies, Spark ends all others of the query, which have done nothing. So one death counts in each life of
-the query: that of the task whose line to the driver broke first. The next life is careful at that block, in that task,
-and notes every call. A call at which two processes have died is not made again. All of this is forgotten when the
-blocks are committed, for nobody computes them again.
+When one worker dies, Spark kills all other workers of the query, too. So only one death counts in each attempt: that of
+the task whose connection to the driver broke first. In the next attempt that task notes every call in that block. A
+call in which two processes have died is not made again. All of this is discarded when the blocks are committed, as they
+are not computed again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from wallaroo.engine.transport.worker_notes import Care, Note, step_of
 
 FIRST_STAGE = -1
 _FATAL = 2
-"""A call at which so many processes have died is not made again."""
+"""A call in which this many processes have died is not made again."""
 
 
 class Death(NamedTuple):
-    """The end of a process, by itself, while it ran a task."""
+    """The death of a process while it ran a task."""
 
     level: int
     partition: int
@@ -42,7 +42,7 @@ class WorkerDeaths:
         self._deaths: list[Death] = []
 
     def take(self, death: Death) -> bool:
-        """Take note of a death; return whether the next life can make something of it: more care, or a call less."""
+        """Record a death; return whether the next attempt can use it, to note more calls or to skip one."""
         with self._lock:
             known = death in self._deaths
             fatal = len(self._fatal())
@@ -50,12 +50,12 @@ class WorkerDeaths:
             return not known or len(self._fatal()) > fatal
 
     def forget_before(self, block: int) -> None:
-        """Forget what concerns blocks that are committed."""
+        """Discard deaths in blocks that are committed."""
         with self._lock:
             self._deaths = [death for death in self._deaths if death.note.block >= block]
 
     def care(self, level: int, partition: int) -> Care:
-        """Return what a task has to be careful with."""
+        """Return in which blocks a task has to note its calls, and which calls it must skip."""
         mine = (level, partition)
         with self._lock:
             blocks = frozenset(death.note.block for death in self._deaths if death[:2] == mine)
@@ -70,7 +70,7 @@ class WorkerDeaths:
         return Care(blocks, calls, first_calls)
 
     def fatal_calls(self) -> dict[str, str]:
-        """Return the calls that are not to be made again, each with its step."""
+        """Return the calls that must not be made again, each with its step."""
         with self._lock:
             return {repr(tuple(call)): step_of(call.name) for call in self._fatal()}
 

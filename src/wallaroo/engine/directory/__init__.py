@@ -1,1 +1,1 @@
-"""The directory of an application: what a run finds there, puts in order and leaves behind."""
+"""The directory of an application: ownership, locking, layout, commits, and what a run resumes from."""

@@ -1,7 +1,7 @@
-"""Starting fresh without deleting anything: what is in an application's directory goes into a folder inside it.
+"""Starting fresh without deleting anything: the contents of an application's directory are moved into a folder in it.
 
-The folder has another name while things are moved, so that a crash in between leaves no half of an application behind:
-whoever opens the directory next moves the rest.
+The folder has a different name while files are moved, so that a crash does not leave a part of an application behind:
+the next process that opens the directory moves the rest.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ OWN = (
     "plan.pickle",
     "source.json",
 )
-"""What an application has in its directory. Whatever else is there is somebody else's."""
+"""What an application has in its directory. Anything else does not belong to it."""
 _DONE = "before-"
 _UNDER_WAY = "being-set-aside-"
 
 
 def set_aside(directory: Path) -> Path | None:
-    """Move what an application has in `directory`, but for its lock, to a new folder; return that, None without any."""
+    """Move an application's files in `directory`, except the lock, to a new folder; return it, None without any."""
     if all(entry.is_dir() and not any(entry.iterdir()) for entry in _entries(directory)):
         return None
     done = free_name(directory / (_DONE + time.strftime("%Y-%m-%dT%H-%M-%S")))
@@ -50,7 +50,7 @@ def set_aside(directory: Path) -> Path | None:
 
 
 def finish_setting_aside(directory: Path) -> Path | None:
-    """Move what a crash has left to be moved; return where everything is now, None if nothing was under way."""
+    """Finish a move that was interrupted by a crash; return the folder, None if there was none."""
     under_way = next(directory.glob(f"{_UNDER_WAY}*"), None)
     if under_way is None:
         return None
@@ -63,16 +63,16 @@ def finish_setting_aside(directory: Path) -> Path | None:
 
 
 def is_set_aside(name: str) -> bool:
-    """Tell whether a folder of this name has been set aside, or is being filled."""
+    """Return whether this is the name of a folder with files that were, or are being, set aside."""
     return name.startswith((_DONE, _UNDER_WAY))
 
 
 def _entries(directory: Path) -> Iterator[Path]:
-    """Yield what is to be moved."""
+    """Yield the files and folders to move."""
     yield from (directory / name for name in OWN if (directory / name).exists())
 
 
 def free_name(path: Path) -> Path:
-    """Return this path, or the first one with a number behind it that does not exist: nothing is ever replaced."""
+    """Return this path, or the first numbered one that does not exist: nothing is ever replaced."""
     names = (path.with_name(f"{path.name}-{number}") for number in count(2))
     return next(free for free in chain([path], names) if not free.exists())

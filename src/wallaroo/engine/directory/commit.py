@@ -1,8 +1,8 @@
-"""The commit: one file that says up to which block all is computed, and where the states are that belong to it.
+"""The commit: one file with the block up to which everything is computed, and where the corresponding states are.
 
-It also says up to which message of each source these blocks go. It is replaced as a whole, so there is always exactly
-one: states, and the place in the sequence that they belong to, cannot come apart. Files of states that
-neither this commit nor the one before it names are removed.
+It also has the last message of each source in these blocks. It is replaced atomically, so there is always exactly one:
+states, and the position in the sequence that they belong to, are always consistent. State files that neither this
+commit nor the previous one refers to are removed.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from wallaroo.files import write_atomically
 
 
 class Commits:
-    """The latest commit of an application, and the making of the next.
+    """The latest commit of an application, and the creation of the next.
 
-    Who only looks gives no folder of states, and changes nothing.
+    Without a folder of states it is read-only.
     """
 
     def __init__(self, path: Path, states: Path | None = None) -> None:
         self._path = path
         self._states = states
         self.block = 0
-        """The first block that has not been computed."""
+        """The first block that is not committed."""
         self.ends: dict[str, int] = {}
         """How many messages of each source are in the blocks before that."""
         self.heads: dict[BucketName, StoredHead] = {}
         self._before: set[str] = set()
         self._is_sure = True
-        """Whether the file says what is known here: one that could not be forced to the disk may say more."""
+        """Whether the file matches this object: after a failed sync it may already have the next commit."""
         if path.exists():
             self._read()
         if states is not None:
@@ -42,7 +42,7 @@ class Commits:
             self.remove_unnamed()
 
     def remove_unnamed(self) -> None:
-        """Remove what an attempt has left that did not get to its commit."""
+        """Remove state files of an attempt that failed before its commit."""
         named = self._named() | self._before
         if self._is_sure:
             self._remove(lambda name: name not in named)
@@ -64,9 +64,9 @@ class Commits:
             ) from error
 
     def commit(self, block: int, changed: Mapping[BucketName, StoredHead], ends: Mapping[str, int]) -> None:
-        """Make a commit: all before `block` is computed; these heads, and ends of sources, have changed since the last.
+        """Commit everything before `block`, with the heads and the ends of sources that have changed.
 
-        A state that the application no longer has keeps its place: it may be used again.
+        A state that the application no longer has is retained: it may be used again.
         """
         named = self._named()
         heads = {**self.heads, **changed}
@@ -78,13 +78,13 @@ class Commits:
         write_atomically(self._path, json.dumps({"block": block, "ends": ends, "states": states}))
         self._is_sure = True
         self.block, self.heads, self.ends = block, heads, ends
-        # The one before last: a task may still be reading what the last one named.
+        # Delete what only the commit before the previous one needs: a task may still be reading files of the previous.
         gone = self._before - named - self._named()
         self._before = named
         self._remove(gone.__contains__)
 
     def state_bytes(self) -> int:
-        """Return how much of the disk the states take; also for other threads."""
+        """Return how many bytes the states take on disk; can be called from any thread."""
         if self._states is None:
             return 0
         total = 0
@@ -94,7 +94,7 @@ class Commits:
         return total
 
     def state_sizes(self) -> dict[str, StateSize]:
-        """Return what each state is made of; also for other threads than the one that commits."""
+        """Return the size of each state; can be called from any thread."""
         sizes: dict[str, list[list[int]]] = {}
         for (state, _), stored in self.heads.items():
             sizes.setdefault(state, []).append(entry_sizes(stored.head))

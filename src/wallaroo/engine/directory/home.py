@@ -1,16 +1,16 @@
-"""The directory of an application: everything that outlives a run is in here.
+"""The directory of an application: everything that outlives a run.
 
 wallaroo-directory   marks the directory as an application's
-log/              what the sources accepted and is not yet committed, one folder a source
-sequence/         the order of what they accepted, as blocks
-commit.json       up to which block all is computed, and where the states are
+log/              messages that the sources have accepted and that are not committed, one folder per source
+sequence/         the order of the accepted messages, as blocks
+commit.json       up to which block everything is computed, and where the states are
 states/           the states
-ledger            which blocks each sink has been sent
-layout.json       how the state is cut up
+ledger            which blocks have been sent to each sink
+layout.json       how the state is partitioned
 dead-letters.jsonl   messages that user code could not handle
-replays.jsonl     dead letters that are to be replayed, and which have been
-logs/             Spark's own log, and what the last run has counted
-before-.../       all of this as it was before a start with --reset
+replays.jsonl     dead letters to be replayed, and which have been
+logs/             Spark's own log, and the metrics of the last run
+before-.../       the previous contents, moved here by a start with --reset
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wallaroo.engine.directory.archive import LOCK, finish_setting_aside, set_aside
-from wallaroo.engine.directory.ownership import claim, refuse_strangers
+from wallaroo.engine.directory.ownership import claim, refuse_untrusted
 from wallaroo.engine.directory.run_folder import found_users_folder, users_folder
-from wallaroo.engine.directory.safe_paths import plain_path, refuse_unusable
+from wallaroo.engine.directory.safe_paths import refuse_unusable, safe_path
 from wallaroo.engine.plan import Layout
 from wallaroo.errors import DirectoryError
 from wallaroo.files import write_atomically
 
-_PATIENCE_SECONDS = 20.0
+_TIMEOUT_SECONDS = 20.0
 
 COMMIT = "commit.json"
-"""The file that says up to where messages that are processed as they arrive have been, and where the states are."""
+"""The file with the committed position, and where the states are."""
 
 _FORMAT = 3
-"""Of the files in here, raised whenever an older version's cannot be read any more."""
+"""The version of the file formats, increased whenever older files can no longer be read."""
 
 
 class Home:
@@ -49,7 +49,7 @@ class Home:
     def __init__(self, path: Path) -> None:
         self.path = Path(os.path.abspath(path))  # noqa: PTH100 - resolves no links, so users see what they gave
         self.for_spark = self.path
-        """The same directory under the path that Spark is told."""
+        """The same directory under the path that Spark uses."""
         self.logs = self.path / "log"
         self.sequence = self.path / "sequence"
         self.states = self.path / "states"
@@ -57,23 +57,23 @@ class Home:
         self.dead_letters = self.path / "dead-letters.jsonl"
         self.replays = self.path / "replays.jsonl"
         self.spark_log = self.path / "logs" / "spark.log"
-        self.spark_chatter = self.spark_log.with_name("spark.out")
-        """What Spark's processes write past their logger."""
+        self.spark_output = self.spark_log.with_name("spark.out")
+        """The standard output and error of Spark's processes."""
         self.counts = self.spark_log.with_name("counts.json")
-        """What the last run has counted."""
+        """The metrics of the last run."""
         self.lock: int | None = None
-        """The file descriptor that keeps others out, as long as this process or one it was passed to has it open."""
+        """The descriptor of the lock, which is held while this process, or one that inherited it, has it open."""
 
     def open(self) -> None:
-        """Create the directory where needed, and keep other runs out of it."""
+        """Create the directory if necessary, and lock it against other runs."""
         refuse_unusable(self.path)
         with _usable(self.path):
             claim(self.path)
             lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
         while not _locked(lock):
             holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
-            # What a run that was killed had started holds the lock too, and ends in a moment.
+            # The child processes of a killed run hold the lock, too, and are about to end.
             dead = _is_dead(holder)
             if not dead or time.monotonic() > deadline:
                 os.close(lock)
@@ -89,17 +89,17 @@ class Home:
             self.spark_log.parent.mkdir(mode=0o700, exist_ok=True)
 
     def link_from(self, folder: Path) -> None:
-        """Have Spark reach the directory under a path that it takes as it is, if need be through a link in `folder`."""
-        self.for_spark = plain_path(self.path, folder / "home")
+        """Give Spark a path to the directory without special characters, if necessary through a link in `folder`."""
+        self.for_spark = safe_path(self.path, folder / "home")
 
     def look(self) -> None:
-        """Check that the directory is there, and one's own, for those who only look into it; nothing is changed."""
+        """Check that the directory exists and can be trusted, before it is only read; changes nothing."""
         if not self.path.is_dir():
             raise DirectoryError(f"There is no directory {self.path}.")
-        refuse_strangers(self.path)
+        refuse_untrusted(self.path)
 
     def in_use(self) -> bool:
-        """Tell whether a run is using the directory."""
+        """Return whether a run is using the directory."""
         try:
             lock = os.open(self.path / LOCK, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -113,14 +113,14 @@ class Home:
         return False
 
     def set_aside(self) -> Path | None:
-        """Start fresh: move what is there into a folder, and return that, or None if there was nothing."""
+        """Start fresh: move the contents into a folder, and return it, or None if there were none."""
         with _usable(self.path):
             folder = set_aside(self.path)
             self.spark_log.parent.mkdir(mode=0o700, exist_ok=True)
         return folder
 
     def close(self) -> None:
-        """Let the next run in."""
+        """Release the lock."""
         if self.lock is not None:
             os.close(self.lock)
             self.lock = None
@@ -131,7 +131,7 @@ class Home:
         return self.logs / f"{words}-{zlib.crc32(source.encode()):08x}"
 
     def recorded_layout(self) -> tuple[str, Layout] | None:
-        """Return the application's name and the layout that the state in here was made with, None if there is none."""
+        """Return the application's name and the layout of its state, None if there is none."""
         path = self.path / "layout.json"
         try:
             recorded = json.loads(path.read_text())
@@ -151,14 +151,14 @@ class Home:
             ) from error
 
     def record_layout(self, application: str, layout: Layout) -> None:
-        """Write down how the state is cut up, before there is any."""
+        """Record how the state is partitioned, before there is any."""
         recorded = {"format": _FORMAT, "application": application, **layout.as_json()}
         write_atomically(self.path / "layout.json", json.dumps(recorded, indent=2) + "\n")
 
 
 @contextmanager
 def _usable(folder: Path) -> Iterator[None]:
-    """Say it plainly where the system refuses to do something in a directory."""
+    """Turn errors of the file system into an error that names the directory."""
     try:
         yield
     except OSError as error:
@@ -175,10 +175,10 @@ def _in_use(folder: Path, number: str) -> str:
 
 
 def _left_behind(folder: Path, number: str) -> str:
-    """Say who has the lock of a run that is gone, where the system tells."""
+    """Return the message for a lock that is still held after its run has ended, with the processes that hold it."""
     holders = []
     for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # Others' processes, and those that have just ended.
+        with suppress(OSError):  # Processes of other users, and those that have just ended.
             if any(file.samefile(folder / LOCK) for file in (process / "fd").iterdir() if file.exists()):
                 holders.append(process.name)
     if not holders:
@@ -202,7 +202,7 @@ def _locked(lock: int) -> bool:
 
 
 def _is_dead(holder: str) -> bool:
-    """Tell whether the process that wrote itself into the lock file is gone."""
+    """Return whether the process that is recorded in the lock file has ended."""
     number, _, began = holder.partition(" ")
     try:
         os.kill(int(number), 0)
@@ -210,12 +210,12 @@ def _is_dead(holder: str) -> bool:
         return True
     except (ValueError, OSError):
         return False
-    # Numbers of processes are given again.
+    # Process ids are reused.
     return bool(began) and began != _beginning(int(number))
 
 
 def _beginning(process: int) -> str:
-    """Return when a process began, in a unit of the system's; nothing where that is not told, or it has ended."""
+    """Return the start time of a process in clock ticks; empty if that is not known, or it has ended."""
     try:
         state, *rest = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -224,9 +224,9 @@ def _beginning(process: int) -> str:
 
 
 def default_home(application: str, *, looking: bool = False) -> Path:
-    """Return where an application lives if no directory was given: in the temporary folder, by user and name.
+    """Return the default directory of an application: in the temporary folder, by user and name.
 
-    The user's folder is made there if need be, but not for those who are only `looking`.
+    The user's folder is created there if necessary, unless the caller is only `looking`.
     """
     words = re.sub(r"[^A-Za-z0-9]+", "-", application).strip("-").lower() or "application"
     temporary = tempfile.gettempdir()

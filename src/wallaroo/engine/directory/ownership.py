@@ -1,8 +1,8 @@
-"""Whether a directory is an application's: what is in it is replaced, deleted, and read as code.
+"""Whether a directory is an application's: its files are replaced, deleted, and read as code.
 
-A directory that is used for the first time has to be empty, and is marked before anything else is put there. One that
-is marked, or in which an earlier version has recorded a layout, goes on being an application's, as long as nobody else
-has had a hand in it: links inside it could lead anywhere, and what others have put there could be anything.
+A directory has to be empty at its first use, and is marked before anything else is created in it. A directory that is
+marked, or has a layout that an earlier version has recorded, is an application's, as long as no other user could have
+written to it: links inside it could point anywhere, and files of other users could contain anything.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ It replaces and deletes files in here. Keep nothing of your own in this director
 _LAYOUT = {"format", "application", "levels", "singles", "buckets"}
 _NAMES_SHOWN = 3
 _THROWN_AWAY = "scratch"
-"""Deleted at each start, and never read."""
+"""Deleted at every start, and never read."""
 
 
 def claim(directory: Path) -> None:
-    """Make sure that a directory is an application's; one that is empty, or not there yet, becomes one.
+    """Make sure that a directory is an application's; an empty or missing one becomes one.
 
     Raises:
-        DirectoryError: It holds something else, or others can write to it, or could.
+        DirectoryError: It has other contents, or other users can, or could, write to it.
     """
     if why := _unsuitable(directory):
         raise DirectoryError(f"{directory} cannot be an application's directory: {why}. {_place_inside(directory)}")
@@ -54,7 +54,7 @@ def claim(directory: Path) -> None:
 
 
 def is_applications(directory: Path) -> bool:
-    """Tell whether a directory has been an application's before."""
+    """Return whether a directory has been an application's before."""
     layout = directory / "layout.json"
     if stat.S_ISREG(_mode(directory / MARKER)):
         return True
@@ -67,8 +67,8 @@ def is_applications(directory: Path) -> bool:
     return isinstance(recorded, dict) and recorded.keys() >= _LAYOUT
 
 
-def refuse_strangers(directory: Path, user: int | None = None) -> None:
-    """Refuse to look into a directory of another user's, and one in which others can write, or have had a hand."""
+def refuse_untrusted(directory: Path, user: int | None = None) -> None:
+    """Refuse to read a directory that belongs to another user, or that others can, or could, write to."""
     if (owner := _owner(directory)) != (os.getuid() if user is None else user):
         raise DirectoryError(
             f"The directory {directory} belongs to another user. Run this as its owner ({_user_name(owner)})."
@@ -97,7 +97,7 @@ def _user_name(user: int) -> str:
 
 
 def _traces(directory: Path, user: int | None) -> Iterator[str]:
-    """Yield what shows that others can, or could, write in a directory."""
+    """Yield reasons to assume that others can, or could, write to a directory."""
     if others_can_write(directory, directory.stat()):
         yield f"others can write to {directory}"
     folders: list[os.DirEntry[str]] = []
@@ -113,11 +113,11 @@ def _traces(directory: Path, user: int | None) -> Iterator[str]:
 
 
 def _trace(entry: os.DirEntry[str], user: int | None, *, is_read: bool = True) -> Iterator[str]:
-    """Yield how something shows that others can, or could, write where it is; of what is not read, only whose it is."""
+    """Yield reasons to distrust an entry; of entries that are not read, only the owner is checked."""
     try:
         found = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
-        return  # A run that uses the directory has deleted it.
+        return  # A concurrent run has deleted it.
     if owned_by_another(found, user):
         yield f"{entry.path} belongs to another user"
     elif is_read and stat.S_ISLNK(found.st_mode):
@@ -129,7 +129,7 @@ def _trace(entry: os.DirEntry[str], user: int | None, *, is_read: bool = True) -
 
 
 def _entries(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
-    """Return what is in a folder; nothing where it is none, or no longer there."""
+    """Return the entries of a folder; none if it is not a folder, or does not exist any more."""
     if not isinstance(folder, Path) and not folder.is_dir(follow_symlinks=False):
         return []
     try:
@@ -140,12 +140,12 @@ def _entries(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
 
 
 def _is_read(name: str) -> bool:
-    """Tell whether something of this name, in an application's directory, is the application's."""
+    """Return whether an entry with this name belongs to the application."""
     return name in {MARKER, LOCK, *OWN} or is_set_aside(name)
 
 
 def _unsuitable(directory: Path) -> str | None:
-    """Return in words why a place is none for an application's directory, None if it is one."""
+    """Return, as text, why a folder is unsuitable as an application's directory, None if it is suitable."""
     real = Path(os.path.realpath(directory))
     if real == Path("/"):
         return "it is the root of the file system"
@@ -159,7 +159,7 @@ def _unsuitable(directory: Path) -> str | None:
 
 
 def _place_inside(directory: Path) -> str:
-    """Say how to have a directory inside an unsuitable one, and how an application that is there already gets there."""
+    """Return advice to use a directory inside an unsuitable one, and how to move an existing application there."""
     inside = directory / "wallaroo"
     if not is_applications(directory):
         return f"Choose one inside it, such as {inside}, with --resilience-dir."
@@ -174,13 +174,13 @@ def _place_inside(directory: Path) -> str:
 
 def _homes() -> Iterator[Path]:
     yield from (Path(os.path.normpath(user.pw_dir)) for user in pwd.getpwall())
-    yield Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - there may be none, which is no error
+    yield Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - there may be none, which is not an error
 
 
 def _is_mount_point(real: Path) -> bool:
     if real.is_mount():
         return True
-    # A folder that is mounted elsewhere on the same disk is told apart by the system only.
+    # A bind mount within one file system can only be found in the list of mounts.
     path = os.fsencode(real).replace(b"\\", b"\\134")
     for character in b" \t\n":
         path = path.replace(bytes([character]), b"\\%03o" % character)
@@ -192,11 +192,11 @@ def _is_mount_point(real: Path) -> bool:
 
 
 def _made_private(directory: Path) -> list[str]:
-    """Let nobody else into an empty directory; return what has got in meanwhile."""
+    """Make an empty directory private; return the names of files that have been created meanwhile."""
     mode = stat.S_IMODE(directory.stat().st_mode)
     if mode == 0o700:
         return []
-    with suppress(OSError):  # What has come of it is seen below: where a disk has no modes, it may also say nothing.
+    with suppress(OSError):  # Checked below: a file system without modes may also ignore it silently.
         directory.chmod(0o700)
     if others_can_write(directory, directory.stat()):
         raise DirectoryError(
@@ -209,7 +209,7 @@ def _made_private(directory: Path) -> list[str]:
 
 
 def _mark(directory: Path) -> None:
-    """Mark a directory as an application's. A mark is one from the moment that there is a file of its name."""
+    """Mark a directory as an application's. The mark counts as soon as the file exists, even if it is empty."""
     try:
         file = os.open(directory / MARKER, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except FileExistsError:
@@ -224,7 +224,7 @@ def _mark(directory: Path) -> None:
 def _what_is_there(directory: Path, names: list[str]) -> str:
     shown = ", ".join(islice(map(repr, sorted(names)), _NAMES_SHOWN))
     more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    # An earlier version that was killed early at its first start has left no trace that tells for sure.
+    # An earlier version that was killed early in its first start has left no reliable mark.
     mark = shlex.quote(str(directory / MARKER))
     or_mark = f" If only Wallaroo has put that there, say `touch {mark}`, and start again." * all(map(_is_read, names))
     return (

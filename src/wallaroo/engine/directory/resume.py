@@ -1,4 +1,4 @@
-"""What a run finds in its application's directory: something to resume, something to set aside, or nothing."""
+"""What a run resumes from in its application's directory: checks, repairs, and a fresh start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wallaroo.errors import DirectoryError, WallarooError
 from wallaroo.ingress.log.format import segment_starts
 from wallaroo.ingress.log.reader import LogReader
 from wallaroo.ingress.log.repair import skip_damaged
-from wallaroo.ingress.sequence import blocks_from, first_unseen, known_names, skip_damaged_blocks, take_back
+from wallaroo.ingress.sequence import blocks_from, first_unseen, known_names, skip_damaged_blocks, truncate_at
 from wallaroo.notices import Notice
 from wallaroo.topology.model import Application, Pipeline
 
@@ -25,40 +25,40 @@ _WAYS_OUT = (
 
 
 @dataclass(frozen=True)
-class Fit:
-    """The layout of an application, and in words what is not as it was (empty if nothing is)."""
+class ResumedLayout:
+    """The layout of an application, and a description of what has changed (empty if nothing has)."""
 
     layout: Layout
     change: str = ""
     gone: frozenset[str] = frozenset()
-    """States that were used up to now."""
+    """States that were used up to the last run."""
 
 
-def layout_for(home: Home, application: Application, buckets: int) -> Fit:
+def layout_for(home: Home, application: Application, buckets: int) -> ResumedLayout:
     """Return the layout for an application and the states that are in its directory.
 
     Raises:
-        DirectoryError: What is there is another application's, or a state is of another kind now.
+        DirectoryError: The directory is another application's, or a state is of a different kind now.
     """
     recorded = home.recorded_layout()
     if recorded is None:
-        return Fit(new_layout(application.pipelines, buckets))
+        return ResumedLayout(new_layout(application.pipelines, buckets))
     name, layout = recorded
     if name != application.name:
         raise DirectoryError(f"{home.path} holds the state of another application, {name!r}. {_WAYS_OUT}")
     if not (home.path / COMMIT).exists():
-        return Fit(new_layout(application.pipelines, buckets))  # The last run ended before it had any state.
-    fit = fitted(layout, application.pipelines)
-    if misfits := list(_changed_kinds(layout, fit.layout)):
+        return ResumedLayout(new_layout(application.pipelines, buckets))  # The last run ended before it had any state.
+    resumed = resumed_layout(layout, application.pipelines)
+    if misfits := list(_changed_kinds(layout, resumed.layout)):
         raise DirectoryError(
             f"The application {name!r} has changed and cannot go on with the state in {home.path}: "
             f"{'; '.join(misfits)}.\nTake that back, or: {_WAYS_OUT[0].lower()}{_WAYS_OUT[1:]}"
         )
-    return fit
+    return resumed
 
 
-def fitted(recorded: Layout, pipelines: Sequence[Pipeline]) -> Fit:
-    """Return the layout of `pipelines` with the buckets, and the states, that are there."""
+def resumed_layout(recorded: Layout, pipelines: Sequence[Pipeline]) -> ResumedLayout:
+    """Return the layout of `pipelines` with the recorded number of buckets and the recorded states."""
     now = new_layout(pipelines, recorded.buckets)
     known = {*recorded.states, *recorded.unused}
     layout = Layout(
@@ -68,7 +68,7 @@ def fitted(recorded: Layout, pipelines: Sequence[Pipeline]) -> Fit:
         unused=frozenset(known - now.states.keys()),
     )
     change = "; ".join(_changes(recorded, layout, [name for name in now.states if name not in known]))
-    return Fit(layout, change, layout.unused - recorded.unused)
+    return ResumedLayout(layout, change, layout.unused - recorded.unused)
 
 
 def _changed_kinds(recorded: Layout, now: Layout) -> Iterator[str]:
@@ -94,12 +94,12 @@ def _listed(names: list[str]) -> str:
 
 
 def check_work_left(home: Home, commits: Commits, sources: Collection[str], gone: Collection[str], say: Notice) -> None:
-    """Check that all that is still to be computed can be; tell what the last run has left to do.
+    """Check that all uncommitted blocks can be computed; report what the last run has left to do.
 
     `sources` are those that the application has now, `gone` the states that it no longer has.
 
     Raises:
-        DirectoryError: What has to be computed needs a pipeline or a state that is gone.
+        DirectoryError: An uncommitted block needs a pipeline or a state that the application no longer has.
         LogCorruptError: Some of these blocks cannot be read.
     """
     names = known_names(home.sequence, ())
@@ -110,8 +110,8 @@ def check_work_left(home: Home, commits: Commits, sources: Collection[str], gone
         if missing and block.number < unseen:
             raise _needed(f"has messages of the pipeline {missing[0]!r}")
         if missing:
-            # It was cut ahead, and nothing was made of it: its messages wait with the others of their sources.
-            take_back(home.sequence, block.number)
+            # It was cut ahead and never handed out: its messages can wait in the logs of their sources.
+            truncate_at(home.sequence, block.number)
             break
         under_way = under_way or (bool(block.ranges) and block.number < unseen)
     if under_way and gone:
@@ -132,7 +132,7 @@ def _needed(what: str) -> DirectoryError:
 
 
 def unprocessed(home: Home, commits: Commits) -> dict[Path, int]:
-    """Return how many messages are waiting in each log, where there are any."""
+    """Return how many messages wait in each log, for logs that have any."""
     done = {home.log_of(source): end for source, end in commits.ends.items()}
     counted = {folder: _messages_from(folder, done.get(folder, 0)) for folder in home.logs.glob("*")}
     return {folder: number for folder, number in counted.items() if number}
@@ -144,8 +144,8 @@ def _messages_from(folder: Path, index: int) -> int:
     return sum(high - low for low, high in log.present(start, log.end())) if log.end() > start else 0
 
 
-def skip_what_is_damaged(home: Home, logs: Iterable[Path], notice: Notice) -> None:
-    """Have the logs and the sequence go on without what the disk has damaged."""
+def skip_damage(home: Home, logs: Iterable[Path], notice: Notice) -> None:
+    """Skip what is damaged in the logs and the sequence."""
     for log in logs:
         for text in skip_damaged(log):
             notice(text)
@@ -154,7 +154,7 @@ def skip_what_is_damaged(home: Home, logs: Iterable[Path], notice: Notice) -> No
 
 
 def start_fresh(home: Home, say: Notice) -> None:
-    """Set aside what is in the directory, and say where it is and how to be rid of it."""
+    """Set aside the contents of the directory, and report where they are and how to delete them."""
     waiting = _count_waiting(home)
     folder = home.set_aside()
     if folder is None:
@@ -168,4 +168,4 @@ def _count_waiting(home: Home) -> int:
     try:
         return sum(unprocessed(home, Commits(home.path / COMMIT)).values())
     except (WallarooError, OSError):
-        return 0  # What is damaged is told of by whoever needs it.
+        return 0  # Damage is reported when the data is needed.

@@ -1,8 +1,8 @@
-"""The folder for what a run needs only while it lasts: sockets, and the temporary files of Spark's JVM.
+"""The temporary folder of a run: sockets, and the temporary files of Spark's JVM.
 
-It lies in the system's temporary folder, because the path of a socket must be short and that of an application's
-directory may be long. A run that is killed leaves its folder behind; the next run of any application of the same user
-removes it. Spark is told paths in here, so they are plain.
+It is in the system's temporary folder, because the path of a socket must be short, and that of an application's
+directory may be long. A killed run leaves its folder behind; the next run of any application of the same user removes
+it. Spark uses paths in it, so they must not have special characters.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
-from wallaroo.engine.directory.safe_paths import is_plain
+from wallaroo.engine.directory.safe_paths import is_safe_path
 from wallaroo.errors import DirectoryError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _RUNS = ".run"  # Never the name of an application's directory.
 _NAMES_LOOKED_AT = 100
 _LONGEST_SOCKET_PATH = 103
-"""In bytes, where it is shortest: on macOS. Linux has 107."""
+"""In bytes, the limit of macOS. Linux has 107."""
 _LONGEST_NAMES = ("0" * 8, ".01234567-89ab-cdef-0123-456789abcdef.sock")
-"""Of a run's folder, and of a socket in it: Spark and its workers make up such names, ours are shorter."""
+"""Of a run's folder, and of a socket in it: Spark and its workers generate such names, our own are shorter."""
 
 
 def users_folder(temporary: str) -> Path:
-    """Return this user's own folder in a temporary folder, made if need be."""
+    """Return this user's own folder in a temporary folder; create it if necessary."""
     while not _is_made(folder := found_users_folder(temporary)):
-        pass  # Somebody has just taken the name that was free.
+        pass  # Another user has just taken the name.
     return folder
 
 
 def found_users_folder(temporary: str) -> Path:
-    """Return this user's own folder in a temporary folder, or, where there is none yet, a name that is free for it.
+    """Return this user's own folder in a temporary folder, or, if there is none yet, a free name for it.
 
-    Others may have put anything there, also under the usual name; then the folder has a number behind it. It stays the
-    user's when a name before it becomes free.
+    Other users may have created something under the usual name; then a number is appended. The folder stays in use
+    even if a lower number becomes free.
     """
     usual = Path(temporary) / f"wallaroo-{os.getuid()}"
     taken = (_numbered(usual, number) for number in _numbers_taken(usual))
@@ -52,21 +52,21 @@ def found_users_folder(temporary: str) -> Path:
 
 
 def short_users_folder() -> Path:
-    """Return this user's own folder where the paths of sockets are short enough, made if need be."""
+    """Return this user's own folder with a path short enough for sockets; create it if necessary."""
     with _told_why_there():
         return users_folder(temporary_folder())
 
 
 @contextmanager
 def run_folder() -> Iterator[Path]:
-    """Make a folder for the time of a `with` block, and remove those of runs that were killed."""
+    """Create a folder for the duration of a `with` block, and remove those of killed runs."""
     with _told_why_there():
         runs = _private(users_folder(temporary_folder()) / _RUNS)
     with _locked(runs):
         for left in runs.iterdir():
             _remove_if_left(left)
         folder = Path(tempfile.mkdtemp(dir=runs, prefix=""))
-        # It ends with this process. Services that tidy up temporary folders leave a locked one alone, too.
+        # The lock ends with this process. Services that clean up temporary folders also skip locked ones.
         lock = os.open(folder, _FOLDER)
         fcntl.flock(lock, fcntl.LOCK_EX)
     try:
@@ -77,27 +77,27 @@ def run_folder() -> Iterator[Path]:
 
 
 def temporary_folder() -> str:
-    """Return the temporary folder, or the usual one where sockets cannot be in folders below it.
+    """Return the temporary folder, or /tmp if the configured one is unsuitable for sockets.
 
-    Their paths have to be short, and without capitals: Spark's workers look for the sockets of states in small letters.
+    Their paths have to be short, and in lower case: Spark's workers convert the paths of state sockets to lower case.
     """
     chosen = tempfile.gettempdir()
     return "/tmp" if _unfit(chosen) else chosen  # noqa: S108 - made private below
 
 
 def _unfit(temporary: str) -> str | None:
-    """Return in words why sockets cannot be in folders below this one, None if they can."""
+    """Return, as text, why folders below this one are unsuitable for sockets, None if they are suitable."""
     longest = Path(found_users_folder(temporary), _RUNS, *_LONGEST_NAMES)
     if len(str(longest)) > _LONGEST_SOCKET_PATH:
         return "its path is too long for the sockets in it"
-    if not is_plain(temporary) or temporary != temporary.lower():
+    if not is_safe_path(temporary) or temporary != temporary.lower():
         return "its path has capitals, or characters that Spark does not take as they are"
     return None
 
 
 @contextmanager
 def _told_why_there() -> Iterator[None]:
-    """Where a folder cannot be had, say also why it is not in the temporary folder that was chosen."""
+    """If a folder cannot be created, also explain why the configured temporary folder is not used."""
     try:
         yield
     except DirectoryError as error:
@@ -112,7 +112,7 @@ def _numbered(usual: Path, number: int) -> Path:
 
 
 def _numbers_taken(usual: Path) -> list[int]:
-    """Return the numbers behind the names of this kind that somebody has taken, the usual one's being 1."""
+    """Return the numbers of the names that are in use; the usual name has the number 1."""
     kind = re.compile(re.escape(usual.name) + r"(?:-([2-9]|[1-9][0-9]+))?")
     try:
         found = [kind.fullmatch(name) for name in os.listdir(usual.parent)]  # noqa: PTH208 - it may be a large folder
@@ -122,14 +122,14 @@ def _numbers_taken(usual: Path) -> list[int]:
 
 
 def _private(folder: Path) -> Path:
-    """Return a folder that is this user's alone, made if need be."""
+    """Return a private folder of this user; create it if necessary."""
     if not _is_made(folder):
         raise DirectoryError(f"{folder} belongs to another user, or is no directory. It has to be moved away first.")
     return folder
 
 
 def _is_made(folder: Path) -> bool:
-    """Make a folder for this user alone where there is nothing; tell whether there is one now."""
+    """Create a private folder if nothing exists there; return whether it is now this user's folder."""
     try:
         is_new = _has_made(folder)
         if not _is_ours(folder):
@@ -154,7 +154,7 @@ def _has_made(folder: Path) -> bool:
 def _shut_others_out(folder: Path) -> None:
     if stat.S_IMODE(folder.lstat().st_mode) == 0o700:
         return
-    with suppress(OSError):  # What has come of it is seen below: where a disk has no modes, it may also say nothing.
+    with suppress(OSError):  # Checked below: a file system without modes may also ignore it silently.
         folder.chmod(0o700)
     if stat.S_IMODE(folder.lstat().st_mode) & 0o077:
         why = "others can get into it, and the disk that it is on keeps no modes, so they cannot be shut out"
@@ -166,7 +166,7 @@ def _unusable(folder: Path, why: str) -> str:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Tell whether there is a folder of this user's."""
+    """Return whether this is a folder that belongs to this user."""
     try:
         found = folder.lstat()
     except OSError:
@@ -185,7 +185,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _remove_if_left(folder: Path) -> None:
-    """Remove a folder that no run holds."""
+    """Remove a folder that no run has locked."""
     try:
         lock = os.open(folder, _FOLDER)
     except OSError:

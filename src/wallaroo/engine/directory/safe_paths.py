@@ -1,8 +1,8 @@
-"""Names of folders that every program takes as they are.
+"""Paths that need no quoting in any program.
 
-Spark, Hadoop, log4j, the options of a JVM and the scripts that start one each have characters that mean something to
-them: a comma, a `%`, a `$`, a space. Quoting a name for all of them, one inside the other, is not to be had. So a
-folder whose name has other characters than the plain ones is reached through a link with a plain name.
+Spark, Hadoop, log4j, the options of a JVM and its start scripts each have special characters: a comma, a `%`, a `$`, a
+space. Quoting a path for all of them, one inside the other, is not possible. So a folder whose path has unsafe
+characters is reached through a symbolic link with a safe path.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from wallaroo.errors import DirectoryError
 _PLAIN = re.compile(r"/[A-Za-z0-9_./+-]*")
 _LONGEST_PLAIN = 1024
 _ROOM_BELOW = 512
-"""How many bytes of a path are left to the files below an application's directory; the longest has some 300."""
+"""How many bytes of a path are reserved for the files below an application's directory; the longest has about 300."""
 
 
-def is_plain(path: Path | str) -> bool:
-    """Tell whether every program takes this absolute path as it is.
+def is_safe_path(path: Path | str) -> bool:
+    """Return whether this is an absolute path that needs no quoting in any program.
 
-    >>> is_plain("/srv/state-1"), is_plain("/srv/my state"), is_plain("state")
+    >>> is_safe_path("/srv/state-1"), is_safe_path("/srv/my state"), is_safe_path("state")
     (True, False, False)
     """
     return _PLAIN.fullmatch(str(path)) is not None and len(str(path)) <= _LONGEST_PLAIN
 
 
-def plain_path(folder: Path, link: Path) -> Path:
-    """Return a plain path to `folder`: its own, or otherwise `link`, which is made for that."""
-    folder = Path(os.path.abspath(folder))  # noqa: PTH100 - a link does not lead on from the current folder
-    if is_plain(folder):
+def safe_path(folder: Path, link: Path) -> Path:
+    """Return a safe path to `folder`: its own, or otherwise `link`, which is created."""
+    folder = Path(os.path.abspath(folder))  # noqa: PTH100 - a link is not relative to the current folder
+    if is_safe_path(folder):
         return folder
     link.unlink(missing_ok=True)
     link.symlink_to(folder)
@@ -40,10 +40,10 @@ def plain_path(folder: Path, link: Path) -> Path:
 
 
 def refuse_unusable(folder: Path) -> None:
-    """Refuse a directory whose name could not be shown, or whose files would have paths that are too long.
+    """Refuse a directory whose name cannot be displayed, or whose files would have paths that are too long.
 
     Raises:
-        DirectoryError: It is such a directory; nothing has been touched.
+        DirectoryError: It is such a directory; nothing has been changed.
     """
     if any(unicodedata.category(character) in {"Cc", "Cs"} for character in str(folder)):
         raise DirectoryError(
@@ -58,13 +58,13 @@ def refuse_unusable(folder: Path) -> None:
         )
 
 
-def refuse_if_not_plain(folder: Path) -> None:
-    """Refuse a directory that the machines of a cluster share: there is no link to it that all of them would see.
+def require_safe_path(folder: Path) -> None:
+    """Refuse an unsafe path for a directory that the machines of a cluster share, as a link exists on one machine only.
 
     Raises:
-        DirectoryError: Its path is not plain.
+        DirectoryError: The path is not safe.
     """
-    if not is_plain(folder):
+    if not is_safe_path(folder):
         raise DirectoryError(
             f"The directory {folder} cannot be used on a cluster: all machines have to reach it under this path, and "
             "it has characters that Spark does not take as they are. Choose one with --resilience-dir whose path has "

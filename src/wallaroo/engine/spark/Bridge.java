@@ -41,13 +41,13 @@ import py4j.JavaServer;
 import py4j.PythonClient;
 
 /**
- * The JVM's end of the bridge to Python: what Spark's own gateway does, through Unix sockets instead of ports.
+ * The JVM's end of the bridge to Python: replaces Spark's own gateway, with Unix sockets instead of ports.
  *
- * It is compiled at each start by the compiler that Spark carries, which knows the language of Java 8 without lambdas,
- * generic methods or variable arguments.
+ * It is compiled at each start by Janino, which comes with Spark and supports Java 8 without lambdas, generic methods
+ * or variable arguments.
  */
 public class Bridge {
-  /** Serves the socket `jvm` in a folder, calls back through `python`, and ends with the process at standard input. */
+  /** Serves the socket `jvm` in a folder, calls back through `python`, and exits when standard input is closed. */
   public static void main(String[] arguments) throws Exception {
     Path folder = Paths.get(arguments[0], new String[0]);
     if (arguments[1].equals("guarded")) { Guard.install(); }
@@ -61,16 +61,16 @@ public class Bridge {
     python.setGateway(server.getGateway());
     python.setJavaServer(server);
     server.start();
-    // Whoever wants an orderly end says so; a stream that just ends means that the other process is gone.
+    // A line requests a clean exit; end of file without one means that the other process is gone.
     if (input.readLine() == null) { Runtime.getRuntime().halt(1); }
     System.exit(0);
   }
 
-  /** py4j's server, which would listen on a port. */
+  /** py4j's server on a Unix socket instead of a port. */
   static class Server extends JavaServer {
     private static final long ACCEPT_AGAIN_MILLISECONDS = 50L;
     private final Path path;
-    private ServerSocketChannel door;
+    private ServerSocketChannel listener;
 
     Server(Path path, PythonClient python, String token) {
       super(new Guard(), 0, 0, 0, null, python, token);
@@ -80,9 +80,9 @@ public class Bridge {
     public void start(boolean fork) {
       try {
         Path unfinished = path.resolveSibling(path.getFileName() + ".new");
-        door = ServerSocketChannel.open(StandardProtocolFamily.UNIX);
-        door.bind(UnixDomainSocketAddress.of(unfinished));
-        // Whoever sees the name can connect.
+        listener = ServerSocketChannel.open(StandardProtocolFamily.UNIX);
+        listener.bind(UnixDomainSocketAddress.of(unfinished));
+        // The socket gets its final name once clients can connect.
         Files.move(unfinished, path, new CopyOption[0]);
       } catch (IOException error) {
         throw new RuntimeException("Cannot listen at " + path, error);
@@ -93,11 +93,11 @@ public class Bridge {
     public void run() {
       getGateway().startup();
       addListener(this);
-      while (door.isOpen()) {
+      while (listener.isOpen()) {
         try {
-          processSocket(new UnixSocket(door.accept()));
+          processSocket(new UnixSocket(listener.accept()));
         } catch (IOException refused) {
-          // The door is closed, or there are too many open files just now.
+          // The socket is closed, or there are too many open files.
           try { Thread.sleep(ACCEPT_AGAIN_MILLISECONDS); } catch (InterruptedException ignored) { }
         }
       }
@@ -105,12 +105,12 @@ public class Bridge {
     }
 
     public void shutdown(boolean callbacks) {
-      try { door.close(); } catch (IOException ignored) { }
+      try { listener.close(); } catch (IOException ignored) { }
       super.shutdown(callbacks);
     }
   }
 
-  /** Makes the connections on which the JVM calls Python. */
+  /** Opens the connections on which the JVM calls Python. */
   static class Dialer extends SocketFactory {
     private final UnixDomainSocketAddress address;
 
@@ -143,10 +143,10 @@ public class Bridge {
   }
 
   /**
-   * As much of a socket as py4j needs, over a channel.
+   * The part of a socket that py4j needs, over a channel.
    *
-   * Spark interrupts threads to stop a query. A socket is indifferent to that, and a channel in blocking mode would be
-   * closed while Python still needs it. So the channel is in the other mode, and waits at a selector.
+   * Spark interrupts threads to stop a query. A socket ignores that, but a channel in blocking mode would be closed
+   * while Python still needs it. So the channel is in non-blocking mode, and waits with a selector.
    */
   static class UnixSocket extends Socket {
     private final SocketChannel channel;
@@ -194,7 +194,7 @@ public class Bridge {
         if (!selector.isOpen()) { throw new SocketException("Socket closed"); }
         selector.selectedKeys().clear();
       } finally {
-        // Kept for the others, and out of the way of the next turn.
+        // Restore the interrupt status for the caller; it was cleared so that select() waits.
         if (interrupted) { Thread.currentThread().interrupt(); }
       }
     }
@@ -256,9 +256,9 @@ public class Bridge {
   }
 
   /**
-   * Keeps other users out of the ports that Spark opens for itself: their connections are closed before a byte is read.
+   * Closes connections of other users to the ports that Spark opens for itself, before a byte is read.
    *
-   * Spark asks for a secret there, but takes in gigabytes of what is to be one. Only Linux tells whose a connection is.
+   * Spark requires a secret there, but reads gigabytes in its place. Only Linux tells which user owns a connection.
    */
   public static class Guard extends ChannelInitializerExtension {
     private static final Path[] TABLES = {
@@ -266,7 +266,7 @@ public class Bridge {
     };
     private static final String ESTABLISHED = "01";
 
-    /** Has every server of this JVM guarded. Netty would only load such an extension from its own class path. */
+    /** Guards every Netty server of this JVM. Netty itself only loads such an extension from its own class path. */
     static void install() throws Exception {
       String name = "io.netty.bootstrap.ChannelInitializerExtensions";
       Class place = Class.forName(name);
@@ -285,16 +285,18 @@ public class Bridge {
       field.set(object, value);
     }
 
-    public void postInitializeServerChildChannel(Channel channel) { channel.pipeline().addFirst("guard", new Doorman()); }
+    public void postInitializeServerChildChannel(Channel channel) {
+      channel.pipeline().addFirst("guard", new UserFilter());
+    }
 
-    /** Returns the number of the user whose process this is, or -1 where that is not told. */
+    /** Returns the id of the user who runs this process, or -1 if that is not known. */
     public int ownUser() throws IOException {
       Path self = Paths.get("/proc/self", new String[0]);
       if (!Files.exists(self, new LinkOption[0])) { return -1; }
       return ((Integer) Files.getAttribute(self, "unix:uid", new LinkOption[0])).intValue();
     }
 
-    /** Tells whether a user has the other end of a local connection; so it is taken to be where nobody says. */
+    /** Returns whether a user owns the other end of a local connection; true if the system does not tell. */
     public boolean belongsTo(int user, InetSocketAddress other, InetSocketAddress ours) throws IOException {
       String local = written(other);
       String remote = written(ours);
@@ -303,14 +305,14 @@ public class Bridge {
       for (int table = 0; table < TABLES.length; table++) {
         if (!Files.exists(TABLES[table], new LinkOption[0])) { continue; }
         told = true;
-        // Others can make the tables long: one thread at a time reads them, and has one line of them at a time.
+        // Other users can make the tables long: one thread at a time reads them, line by line.
         synchronized (TABLES) {
           BufferedReader lines = Files.newBufferedReader(TABLES[table], StandardCharsets.US_ASCII);
           try {
             for (String line = lines.readLine(); line != null; line = lines.readLine()) {
               if (line.indexOf(local) < 0 || line.indexOf(remote) < 0) { continue; }
               String[] words = line.trim().split("\\s+");
-              // An IPv4 address is the end of the IPv6 address that stands for it.
+              // An IPv4 address is the end of its mapped IPv6 address.
               if (words[1].endsWith(local) && words[2].endsWith(remote) && words[3].equals(ESTABLISHED)) {
                 if (Integer.parseInt(words[7]) != user) { return false; }
                 found = true;
@@ -324,7 +326,7 @@ public class Bridge {
       return found || !told;
     }
 
-    /** Returns an address as the tables have it: numbers of four bytes, in the machine's own order, and the port. */
+    /** Returns an address in the format of the tables: four-byte numbers in native byte order, and the port. */
     private static String written(InetSocketAddress address) {
       ByteBuffer bytes = ByteBuffer.wrap(address.getAddress().getAddress()).order(ByteOrder.nativeOrder());
       StringBuilder text = new StringBuilder();
@@ -338,7 +340,7 @@ public class Bridge {
     }
   }
 
-  static class Doorman extends ChannelInboundHandlerAdapter {
+  static class UserFilter extends ChannelInboundHandlerAdapter {
     public void channelActive(ChannelHandlerContext context) throws Exception {
       Channel channel = context.channel();
       Guard guard = new Guard();

@@ -1,1 +1,1 @@
-"""Spark as a tool: its Java, its session, its settings, and its failures in plain words."""
+"""Spark: its Java, its session, its settings, and readable messages for its failures."""

@@ -1,8 +1,8 @@
-"""A class-data archive for Spark's JVM: half of the time that a start takes goes into loading its classes.
+"""A class-data archive for Spark's JVM: loading its classes takes half of the startup time.
 
-The first run writes the classes it used into an archive when it ends; later runs map it into memory. The JVM itself
-checks that an archive fits its classpath, and goes without where it does not: where Spark has been installed again,
-say. So an archive carries in its name which files it was made of, and takes the place of those made of others.
+The first run writes the classes it used into an archive when it ends; later runs map it into memory. The JVM checks
+that an archive matches its classpath, and otherwise ignores it, for example after Spark has been reinstalled. So the
+name of an archive includes a hash of the files it was made from, and a new archive replaces those of other files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from wallaroo.permissions import stranger
+from wallaroo.permissions import untrusted_reason
 
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xshare:auto"
 
@@ -20,10 +20,10 @@ class ClassDataArchive:
     """The archive for one Java and one Spark, in the user's cache folder."""
 
     def __init__(self, java_home: str, spark_home: str, spark_version: str, cache: Path | None) -> None:
-        """Find out which archive fits; without a `cache` there is none."""
+        """Determine the name of the archive; without a `cache` there is none."""
         folder = cache or Path()
         java = Path(java_home, "bin", "java").resolve()
-        # An archive of ours goes on top of the one that comes with a JDK; small runtimes come without.
+        # A dynamic archive extends the one that comes with a JDK; minimal runtimes have none.
         comes_with_one = (java.parent.parent / "lib" / "server" / "classes.jsa").exists()
         self._possible = comes_with_one and cache is not None
         self._place = f"spark-{_short_hash(java, spark_home)}"
@@ -33,7 +33,7 @@ class ClassDataArchive:
         self._new = self._path.with_suffix(f".{os.getpid()}")
 
     def java_options(self) -> str:
-        """Return the options that use the archive, or have it written when there is none yet."""
+        """Return the options to use the archive, or to write it if there is none yet."""
         if not self._possible:
             return ""
         if _is_trusted(self._path):
@@ -41,11 +41,11 @@ class ClassDataArchive:
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError:
-            return ""  # Without a place for it one starts as before.
+            return ""  # Without a cache folder Spark starts without an archive.
         return f'-XX:ArchiveClassesAtExit="{self._new}" {_QUIET}'
 
     def keep(self) -> None:
-        """Put what the JVM wrote, if it did, where the next run looks for it; call it after the JVM has ended."""
+        """Move the archive that the JVM has written, if any, to its final name; call it after the JVM has ended."""
         if self._possible and _is_trusted(self._new):
             self._new.replace(self._path)
             for other in self._path.parent.glob(f"{self._place}-*.jsa"):
@@ -54,9 +54,9 @@ class ClassDataArchive:
 
 
 def _is_trusted(archive: Path) -> bool:
-    """Tell whether there is an archive in which nobody else has had a hand: it is code."""
+    """Return whether there is an archive that no other user could have written: it contains code."""
     try:
-        return not archive.is_symlink() and stranger(archive) is None
+        return not archive.is_symlink() and untrusted_reason(archive) is None
     except OSError:
         return False
 

@@ -1,4 +1,4 @@
-"""Where the workers of a cluster find this machine."""
+"""The address at which the workers of a cluster connect to this machine."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _HOST = "spark.driver.host"
 
 
 class DriverAddress(NamedTuple):
-    """The address to listen on, and the one by which workers come there; they differ behind a network's gateway."""
+    """The address to listen on, and the one that workers connect to; they differ behind network address translation."""
 
     bind: str
-    told: str
+    advertised: str
 
 
-def reach(spark: SparkOptions) -> DriverAddress:
-    """Return where to wait for the workers of a cluster: where the user says, or on the way to the master.
+def driver_address(spark: SparkOptions) -> DriverAddress:
+    """Return where to listen for the workers of a cluster: as configured, or on the interface towards the master.
 
-    A machine has other addresses, too. Nobody is to get in by those.
+    The other interfaces of the machine stay closed.
     """
     told = spark.conf.get(_HOST)
     bind = spark.conf.get(_BIND) or told or _address_towards(spark.master)
@@ -34,7 +34,7 @@ def reach(spark: SparkOptions) -> DriverAddress:
 
 
 def _is_any(address: str) -> bool:
-    """Tell whether an address stands for all that the machine has.
+    """Return whether an address stands for all interfaces.
 
     >>> _is_any("0.0.0.0"), _is_any("10.0.0.5"), _is_any("host")
     (True, False, False)
@@ -46,19 +46,19 @@ def _is_any(address: str) -> bool:
 
 
 def _address_towards(master: str) -> str:
-    """Return the address by which this machine reaches the master.
+    """Return the local address of the route to the master.
 
     >>> _address_towards("spark://127.0.0.1:7077,elsewhere:7077")
     '127.0.0.1'
     """
     found = re.search(r"//(?:\[([^\]]+)\]|([^:,/]+)):(\d+)", master)
     try:
-        if found is None:  # A cluster that is not known by an address, such as YARN.
+        if found is None:  # A cluster without an address in its URL, such as YARN.
             return str(socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)[0][4][0])
         host, port = found[1] or found[2], int(found[3])
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, socket.SOCK_DGRAM) as way:
-            way.connect(address)  # Sends nothing, but finds the way.
+            way.connect(address)  # Sends nothing, but selects the route.
             return str(way.getsockname()[0])
     except OSError as error:
         raise AddressError(

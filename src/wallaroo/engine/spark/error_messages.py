@@ -1,4 +1,4 @@
-"""Why a run cannot go on, in words for a person: Spark's own account of it is long, and goes to its log."""
+"""Readable messages for failures of Spark: its own messages are long, and go to its log."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 
 _OUR_OWN = re.compile(r"wallaroo(?:\.\w+)*\.\w*Error: (.+)")
-"""What our own code found in a worker or in the driver."""
+"""An error that our own code has raised in a worker or in the driver."""
 
 _GONE = "Spark's process has ended unexpectedly"
 _INGRESS_LOST = "wallaroo.BlockSource$IngressLost"
 
 _TELLING = (
-    # What Spark says of a worker that died.
+    # Spark's message for a worker that died.
     re.compile(r"(Python worker exited unexpectedly \(crashed\))"),
     re.compile(r"(Python worker failed to connect back|Executor heartbeat timed out|ExecutorLostFailure .+)"),
-    # What any other Python code raised, but for the messenger's own error.
+    # An error of any other Python code, except py4j's own wrapper.
     re.compile(r"^\s*((?!py4j)[\w.]*(?:Error|Exception): .+)", re.MULTILINE),
     re.compile(r"Caused by: (.+)"),
-    # What the JVM threw where nothing else had caused it.
+    # An exception of the JVM without a cause.
     re.compile(r"^: (.+)", re.MULTILINE),
 )
 
 
 def cause(text: str) -> str:
-    r"""Return the part of an error of Spark's that says what happened.
+    r"""Return the part of a Spark error that says what happened.
 
     >>> cause("boom\nwallaroo.ingress.log_format.LogCorruptError: the log is damaged\n\tat org.apache")
     'the log is damaged'
@@ -47,7 +47,7 @@ def cause(text: str) -> str:
     """
     if found := _OUR_OWN.findall(text):
         return str(found[-1]).strip()
-    if words := known_words(text):
+    if words := known_cause(text):
         return words
     for pattern in _TELLING:
         if found := pattern.findall(text):
@@ -74,15 +74,15 @@ def failure_of_start(error: Exception) -> Failure:
     except Py4JError as gone:
         error = gone
     if isinstance(error, Py4JError):
-        # Whatever was asked, nobody is there to answer.
+        # The JVM is gone.
         return Failure(Kind.LOST, _GONE)
     return Failure(Kind.LOST, str(error)) if isinstance(error, SparkStartError) else failure_of(error)
 
 
 def failure_of_throwable(throwable: Any) -> Failure:
-    """Return what something that the JVM has thrown means for the run.
+    """Return the failure for an exception of the JVM.
 
-    Java has no numbers for what the system says, so it cannot be known from here whether a disk is full.
+    Java exceptions have no error numbers, so a full disk cannot be recognized here.
     """
     text = cause(str(throwable.toString()))
     while throwable is not None:
@@ -104,7 +104,7 @@ def cannot_go_on(reason: str, home: Home) -> WallarooError:
 
 @contextmanager
 def translate_spark_errors(home: Home) -> Iterator[None]:
-    """Turn what Spark raises, or what calls to a JVM that is gone raise, into one plain error."""
+    """Turn errors of Spark, and of calls to a JVM that is gone, into a readable error."""
     from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - comes with Spark, which only a run needs
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
@@ -113,7 +113,7 @@ def translate_spark_errors(home: Home) -> Iterator[None]:
     except (PySparkException, Py4JJavaError) as error:
         raise cannot_go_on(cause(str(error)), home) from error
     except (Py4JError, ConnectionError) as error:
-        raise cannot_go_on(last_words(home), home) from error
+        raise cannot_go_on(jvm_exit_reason(home), home) from error
     except OSError as error:
         if not str(error.filename).startswith((str(home.path), str(home.for_spark))):
             raise
@@ -123,12 +123,12 @@ def translate_spark_errors(home: Home) -> Iterator[None]:
         ) from error
 
 
-def last_words(home: Home) -> str:
-    """Return why Spark's JVM is gone: what it wrote past its logger, if that is known, otherwise how it ended."""
+def jvm_exit_reason(home: Home) -> str:
+    """Return why Spark's JVM has ended: a known message in its output, otherwise its exit status."""
     from pyspark import SparkContext  # noqa: PLC0415
 
     with suppress(OSError):
-        if words := known_words(home.spark_chatter.read_text(errors="replace")):
+        if words := known_cause(home.spark_output.read_text(errors="replace")):
             return words
     try:
         status: int = SparkContext._gateway.proc.wait(timeout=5)  # type: ignore[union-attr] # noqa: SLF001
@@ -172,14 +172,14 @@ _WORDS = {
 _JAVA_CLASS = re.compile(r"^(?:[a-z]\w*\.)+\w*(?:Exception|Error): (?=\S)")
 
 
-def known_words(text: str) -> str | None:
-    """Return in plain words what `text` says, None if it is nothing that is known.
+def known_cause(text: str) -> str | None:
+    """Return a readable message for a known error in `text`, None if there is none.
 
-    >>> known_words("Terminating due to java.lang.OutOfMemoryError: Java heap space")[:48]
+    >>> known_cause("Terminating due to java.lang.OutOfMemoryError: Java heap space")[:48]
     'Spark has used up the memory that it was given ('
-    >>> known_words("spark.task.maxFailures should be int, but was many")
+    >>> known_cause("spark.task.maxFailures should be int, but was many")
     '--spark-conf spark.task.maxFailures=many is not what Spark expects there: int'
-    >>> known_words("ExecutorLostFailure (executor 0 exited caused by a task) Reason: Command exited with code 137")
+    >>> known_cause("ExecutorLostFailure (executor 0 exited caused by a task) Reason: Command exited with code 137")
     'executor 0 of the cluster has ended (Command exited with code 137)'
     """
     for pattern, words in _WORDS.items():
@@ -189,7 +189,7 @@ def known_words(text: str) -> str | None:
 
 
 def without_java(text: str) -> str:
-    """Return a line of Spark's without the name of the Java class in front of it.
+    """Return a line of Spark's output without the name of the Java class at its start.
 
     >>> without_java("java.io.IOException: the disk is gone")
     'the disk is gone'

@@ -1,7 +1,7 @@
-"""The bridge to Spark's JVM: starts it, and talks with it through Unix sockets in a folder for this user only.
+"""The bridge to Spark's JVM: starts it, and talks to it through Unix sockets in a private folder.
 
-PySpark's own way would be ports of the loopback interface, open to every user of the machine: one asks for a token, but
-takes in without end whatever comes instead of one, and the way back asks for nothing. The JVM's end is `Bridge.java`.
+PySpark itself would use ports of the loopback interface, which are open to every user of the machine: one requires a
+token, but reads input of any length in its place, and the callback port requires none. The JVM's end is `Bridge.java`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from wallaroo import guarded_process
 
 _SOURCE = Path(__file__).with_name("Bridge.java")
 _COMPILER = "org.codehaus.janino.SimpleCompiler"
-_LOOK_SECONDS = 0.02
-_ORDERLY_SECONDS = 30.0
+_POLL_SECONDS = 0.02
+_STOP_TIMEOUT_SECONDS = 30.0
 
-# What PySpark imports for itself, see `launch_gateway`.
+# The same imports as in PySpark's `launch_gateway`.
 _IMPORTS = (
     "org.apache.spark.SparkConf",
     "org.apache.spark.api.java.*",
@@ -54,31 +54,31 @@ _IMPORTS = (
 
 
 class JvmExitedError(Exception):
-    """The JVM has ended before it could be talked to."""
+    """The JVM has ended before it accepted connections."""
 
 
 class Jvm:
-    """Spark's JVM, with everything it starts. It ends when this process does, whatever ends that."""
+    """Spark's JVM, with all its child processes. It ends when this process does, for whatever reason."""
 
-    def __init__(self, settings: Mapping[str, str], folder: Path, chatter: int, lock: int, *, guarded: bool) -> None:
-        """Start the JVM, with its sockets in `folder`, and its output in the file `chatter`.
+    def __init__(self, settings: Mapping[str, str], folder: Path, output: int, lock: int, *, guarded: bool) -> None:
+        """Start the JVM, with its sockets in `folder`, and its output in the file `output`.
 
-        `lock` is held as long as anything of it runs. `guarded`: other users are kept out of the ports Spark opens.
+        `lock` is held as long as one of its processes runs. `guarded`: Spark's ports reject other users.
         """
         self.token = secrets.token_hex(32)
         self.folder = folder
-        for socket_of_another in ("jvm", "python"):  # One that was killed has left them.
+        for socket_of_another in ("jvm", "python"):  # Left behind by a JVM that was killed.
             (folder / socket_of_another).unlink(missing_ok=True)
         self._process = guarded_process.start(
             _command(settings, folder, guarded=guarded),
             lock,
             env={**os.environ, "SPARK_CONNECT_MODE": "0"},
-            stdout=chatter,
-            stderr=chatter,
+            stdout=output,
+            stderr=output,
         )
 
     def wait_until_up(self) -> None:
-        """Wait until the JVM can be talked to.
+        """Wait until the JVM accepts connections.
 
         Raises:
             JvmExitedError: It has ended instead.
@@ -88,22 +88,22 @@ class Jvm:
         while not (self.folder / "jvm").exists():
             if self._process.poll() is not None:
                 raise JvmExitedError
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def wait(self, timeout: float) -> int:
-        """Wait for the end and return how the JVM has ended, as `subprocess` tells it."""
+        """Wait for the end of the JVM and return its exit status, as `subprocess` does."""
         return self._process.wait(timeout)
 
     def stop(self) -> bool:
-        """Let the JVM end, and tell whether it did so in good order: where that takes too long, it is killed."""
+        """Stop the JVM, and return whether it ended cleanly: if that takes too long, it is killed."""
         with suppress(OSError, subprocess.TimeoutExpired):
             self._say("stop\n")
-            self._process.wait(_ORDERLY_SECONDS)
+            self._process.wait(_STOP_TIMEOUT_SECONDS)
         self.kill()
         return self._process.returncode == 0
 
     def kill(self) -> None:
-        """End the JVM, and all that it has started, at once."""
+        """Kill the JVM and all its child processes."""
         guarded_process.end(self._process)
 
     def _say(self, line: str) -> None:
@@ -117,13 +117,13 @@ def _command(settings: Mapping[str, str], folder: Path, *, guarded: bool) -> lis
     for key, value in settings.items():
         command += ["--conf", f"{key}={value}"]
     guard = "guarded" if guarded else "open"
-    # Spark's scripts do not take the path of an installation for what it is, whatever its characters.
+    # Spark's scripts do not quote paths, and the path of the installation may have special characters.
     source = shutil.copyfile(_SOURCE, folder / _SOURCE.name)
     return [*command, "--class", _COMPILER, "spark-internal", str(source), "wallaroo.Bridge", str(folder), guard]
 
 
 class Bridge(ClientServer):  # type: ignore[misc] # py4j has no types
-    """What PySpark calls a gateway: objects of the JVM for Python, and the other way round."""
+    """PySpark's gateway: makes objects of the JVM available to Python, and vice versa."""
 
     def __init__(self, jvm: Jvm) -> None:
         self.proc = jvm
@@ -152,7 +152,7 @@ class _Client(JavaClient):  # type: ignore[misc]
 
 
 class _Socket(socket.socket):
-    """A Unix socket with a number where py4j looks for a port: that is how it tells connections apart."""
+    """A Unix socket with a number in place of a port, by which py4j distinguishes connections."""
 
     def getsockname(self) -> tuple[str, int]:
         return "", self.fileno()

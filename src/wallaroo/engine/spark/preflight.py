@@ -1,4 +1,4 @@
-"""What is looked at before anything is started, so that what cannot work is said at once."""
+"""Checks before anything is started, so that configurations that cannot work are reported immediately."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from wallaroo.engine.spark.session import DRIVER_MEMORY, SparkOptions
 from wallaroo.errors import SparkStartError
 from wallaroo.topology.model import Pipeline
 
-_PATIENCE_SECONDS = 5.0
+_TIMEOUT_SECONDS = 5.0
 
 
 def check_before_start(pipelines: Iterable[Pipeline], spark: SparkOptions) -> None:
-    """Refuse what can be known not to work."""
+    """Refuse what is known not to work."""
     check_connectors(pipelines)
     check_memory(spark.conf.get("spark.driver.memory", DRIVER_MEMORY))
     check_settings(spark.conf)
@@ -28,7 +28,7 @@ def check_before_start(pipelines: Iterable[Pipeline], spark: SparkOptions) -> No
 
 
 def check_settings(conf: Mapping[str, str]) -> None:
-    """Refuse settings of Spark's without which messages would wait, or be lost on their way.
+    """Refuse Spark settings that would delay messages or lose them.
 
     >>> check_settings({"spark.task.maxFailures": "4"})
     Traceback (most recent call last):
@@ -45,7 +45,7 @@ def check_settings(conf: Mapping[str, str]) -> None:
 
 
 def check_connectors(pipelines: Iterable[Pipeline]) -> None:
-    """Refuse sources and sinks that cannot work: a receiver that is only not there yet is waited for."""
+    """Refuse sources and sinks that cannot work; a receiver that is only not up yet is not an error."""
     for pipeline in pipelines:
         source_kind(pipeline.source).preflight(pipeline.name, pipeline.source)
         for sink in pipeline.sinks:
@@ -53,11 +53,11 @@ def check_connectors(pipelines: Iterable[Pipeline]) -> None:
 
 
 def check_master(url: str) -> None:
-    """Refuse a master of a Spark cluster at which nobody answers; Spark itself tries for a minute, and says little."""
+    """Refuse a Spark master that does not answer; Spark itself would retry for a minute, with an unclear message."""
     failures = []
     for host, port in _masters(url):
         try:
-            socket.create_connection((host, port), _PATIENCE_SECONDS).close()
+            socket.create_connection((host, port), _TIMEOUT_SECONDS).close()
         except (OSError, UnicodeError, OverflowError) as error:
             failures.append(f"{host}:{port}: {(getattr(error, 'strerror', None) or str(error)).lower()}")
         else:
@@ -69,7 +69,7 @@ def check_master(url: str) -> None:
 
 
 def _masters(url: str) -> Iterator[tuple[str, int]]:
-    """Yield the addresses of a standalone cluster's masters; other kinds of clusters are Spark's to find.
+    """Yield the addresses of a standalone cluster's masters; other kinds of clusters are left to Spark.
 
     >>> list(_masters("spark://one:7077,[::1]:7078")), list(_masters("local[*]"))
     ([('one', 7077), ('::1', 7078)], [])
@@ -80,7 +80,7 @@ def _masters(url: str) -> Iterator[tuple[str, int]]:
 
 
 SPARK = "4.3"
-"""The Spark that this release is made for: its streaming changes with every one."""
+"""The version of Spark that this release needs: its streaming internals change with every version."""
 
 _NEEDED = ("pyspark", "py4j", "pyarrow", "pandas")
 
@@ -102,20 +102,20 @@ def check_packages() -> None:
 
 
 def _place(module: str) -> str | None:
-    """Return the file of a module, None where there is no such module."""
+    """Return the file of a module, None if there is no such module."""
     spec = find_spec(module)
     return None if spec is None else spec.origin
 
 
 def _pyspark_version() -> str:
-    # Not by importing it: one that is too old may not even be importable here.
+    # Not by importing it: a version that is too old may not even be importable here.
     text = Path(_place("pyspark") or "").with_name("version.py").read_text()
     found = re.search(r"""^__version__.*?["']([^"']+)""", text, re.MULTILINE)
     return found[1] if found else "of an unknown version"
 
 
 def _check_spark_home(home: Path) -> None:
-    """Refuse another Spark than that of the package; pyspark would start whatever SPARK_HOME names."""
+    """Refuse a SPARK_HOME with a different version of Spark, which pyspark would start."""
     way_out = "Unset SPARK_HOME: pyspark brings a Spark of its own."
     found = re.search(r"spark-core_[\d.]+-(\d[\w.]*)\.jar", " ".join(path.name for path in home.glob("jars/*.jar")))
     if found is None:

@@ -1,4 +1,4 @@
-"""The streaming query in Spark's real-time mode: the source of blocks, and a stage of long tasks for each level."""
+"""The streaming query in Spark's real-time mode: the source of blocks, and a stage of long-running tasks per level."""
 
 from __future__ import annotations
 
@@ -17,50 +17,52 @@ if TYPE_CHECKING:
 _SOURCE = "wallaroo.BlockSource"
 _STAGE = "WALLAROO_STAGE"
 _FOR_EVER = "3650 days"
-"""What Spark calls a batch never ends: what is committed, and when, is decided by us."""
+"""Spark's batch never ends: we decide what is committed, and when."""
 
 
 def start_query(
     session: SparkSession, settings: TaskSettings, control: str, start: int, checkpoint: Path
 ) -> StreamingQuery:
-    """Start the query of an application from a block on."""
+    """Start the query of an application at the block `start`."""
     reader = session.readStream.format(_SOURCE).option("address", control).option("token", settings.token)
     reader = reader.option("attempt", settings.attempt).option("readers", settings.readers).option("start", start)
     context = session.sparkContext
-    # Spark keeps idle workers in pools by their environment: so each stage has workers of its own, with its states.
+    # Spark pools idle workers by their environment: with this each stage has its own workers, which hold its states.
     context.environment[_STAGE] = "first"
     frame = reader.load().mapInArrow(first_stage(settings), COLUMNS)
     for level in range(settings.levels):
         context.environment[_STAGE] = str(level)
         frame = frame.repartition(settings.partitions, "part").mapInArrow(later_stage(settings, level), COLUMNS)
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).outputMode("update")
-    # PySpark has this trigger, and no type for it.
+    # PySpark has this trigger, but no type annotation for it.
     query: StreamingQuery = writer.trigger(realTime=_FOR_EVER).queryName("wallaroo").start()  # type: ignore[call-overload]
     return query
 
 
 REAL_TIME = {
-    # Python operators are not on the list of what Spark has tried in this mode.
+    # Python operators are not on Spark's list of tested operators for this mode.
     "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
     "spark.sql.streaming.realTimeMode.minBatchDuration": "1000",
-    # An epoch counts when we have committed it, which is before Spark does.
+    # An epoch is committed by us, before Spark does.
     "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
-    # A row has all that a block, or several, have for a partition, and goes at once: the JVM writes to a worker while
-    # it reads from it, through buffers in which nothing waits for more.
+    # A row has all data of one or more blocks for a partition, and is sent immediately: the JVM writes to a worker
+    # while it reads from it, through buffers too small to delay anything.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
     "spark.python.udf.pipelined.enabled": "true",
     "spark.python.udf.pipelined.queueDepth": "1",
     "spark.sql.execution.python.udf.buffer.size": "64",
     "spark.buffer.size": "64",
-    # What failed is computed again from the last commit, by all tasks; one alone cannot be.
+    # Workers are forked with their packages imported.
+    "spark.python.daemon.module": "wallaroo.engine.spark.worker_daemon",
+    # After a failure all tasks restart from the last commit; a single task cannot be retried.
     "spark.task.maxFailures": "1",
 }
 ON_ONE_MACHINE = {
-    # Rows go from stage to stage in memory: Spark's own way listens on every interface of the machine.
+    # Rows go from stage to stage in memory: Spark's own streaming shuffle listens on every interface of the machine.
     "spark.shuffle.manager.incremental": "wallaroo.OneProcessShuffle",
 }
 ON_A_CLUSTER = {
-    # They go through Spark's own streaming shuffle, which would hold them back to send more at once.
+    # Rows go through Spark's own streaming shuffle, which by default buffers them to send larger messages.
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1",
 }

@@ -1,4 +1,4 @@
-"""The Spark session: its settings, each with its reason, and its JVM, whose chatter goes to a file."""
+"""The Spark session: its settings, each with the reason for it, and its JVM, whose output goes to a file."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.directory.safe_paths import plain_path
+from wallaroo.engine.directory.safe_paths import safe_path
 from wallaroo.engine.spark.class_data_archive import ClassDataArchive
-from wallaroo.engine.spark.error_messages import cause, known_words, last_words, without_java
+from wallaroo.engine.spark.error_messages import cause, jvm_exit_reason, known_cause, without_java
 from wallaroo.engine.spark.jvm_classes import load_classes
 from wallaroo.engine.spark.spark_home import spark_home, usable_cache
 from wallaroo.errors import SparkStartError
@@ -40,20 +40,20 @@ DRIVER_MEMORY = "1g"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 
 _SETTINGS = {
-    # A Python task over TCP stalls for 40 ms where the two sides wait for each other's acknowledgements.
+    # A Python task over TCP stalls for 40 ms when both sides wait for each other's acknowledgements.
     "spark.python.unix.domain.socket.enabled": "true",
-    # What earlier lives of the query have left goes with its objects; a quiet JVM would keep these for half an hour.
+    # Resources of earlier attempts are freed with their objects, which an idle JVM would keep for half an hour.
     "spark.cleaner.periodicGC.interval": "2min",
-    # A query that is asked to stop does so, or is left behind.
+    # Do not wait longer for a query to stop.
     "spark.sql.streaming.stopTimeout": "30s",
-    # No process is started to read links, and no second file is written beside each one.
+    # Start no process to read links, and write no checksum file for each file.
     "spark.sql.streaming.checkpointFileManagerClass": (
         f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    # What Spark writes belongs to its owner alone.
+    # Files that Spark writes are private.
     "spark.hadoop.fs.permissions.umask-mode": "077",
-    # The plan is always the same; there is nothing to adapt, and few numbers worth keeping.
+    # The plan never changes: there is nothing to adapt, and few statistics are worth keeping.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "1",
     "spark.ui.enabled": "false",
@@ -65,12 +65,12 @@ _SETTINGS = {
     "spark.driver.maxResultSize": "0",
     "spark.rpc.message.maxSize": "1024",
     "spark.python.worker.reuse": "true",
-    # Otherwise the stages differ in the environment of their workers, and each has workers of its own.
+    # Otherwise the setting would change the environment of the workers, by which Spark pools them.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
 }
 
 _MERGED = {"spark.driver.extraJavaOptions"}
-"""Settings to which a user adds, where all others are the user's to replace."""
+"""Settings to which the user's value is appended; all others are replaced by the user's value."""
 
 _LOG4J = """\
 rootLogger.level = {level}
@@ -91,7 +91,7 @@ appender.file.strategy.max = 3
 
 @dataclass(frozen=True)
 class SparkOptions:
-    """What a user may say about Spark."""
+    """The user's options for Spark."""
 
     master: str = "local[*]"
     conf: dict[str, str] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class SparkOptions:
 
     @property
     def local(self) -> bool:
-        """Tell whether Spark runs inside this one machine's driver."""
+        """Return whether Spark runs in local mode, inside the driver."""
         return self.master.startswith("local")
 
 
@@ -107,31 +107,31 @@ class SparkOptions:
 def spark_session(  # noqa: PLR0913, PLR0917 - the parts of a session
     name: str, home: Home, options: SparkOptions, java: str, temporary: Path, notice: Notice
 ) -> Iterator[SparkSession]:
-    """Run Spark for an application, on the Java in `java`, for the time of a `with` block.
+    """Run Spark for an application, on the Java in `java`, for the duration of a `with` block.
 
-    `temporary` is a folder for sockets and other things that are not needed afterwards.
+    `temporary` is a folder for sockets and other temporary files.
     """
     import pyspark  # noqa: PLC0415 - heavy: only a run needs it
 
     installed = Path(pyspark.__file__).parent
     cache = usable_cache(notice)
-    # Who has set SPARK_HOME has a Spark of their own; the machines of a cluster have theirs.
+    # A user who has set SPARK_HOME has their own Spark; so have the machines of a cluster.
     chosen = os.environ.get("SPARK_HOME")
     spark = Path(chosen or (spark_home(installed, cache, notice) if options.local else installed))
     archive = ClassDataArchive(java, str(spark), pyspark.__version__, cache)
     java_options = f"-Djava.io.tmpdir={temporary} {archive.java_options()}"
     if options.local:
-        # Python does the work, and the JVM's best compiler would take a core from it for minutes: without it a start
+        # Python does the work, and the JVM's C2 compiler would take a core from it for minutes: without C2, startup
         # takes two thirds of the time, and the first minute is as fast as the tenth.
-        # The JVM would then also reserve little room for compiled code, and do much of it again when that is full.
+        # But then the JVM would also reserve a small code cache, and compile again when it is full.
         java_options = f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m {java_options}"
     settings = _all_settings(name, home, options, java_options, temporary)
     if options.local:
         settings.setdefault("spark.python.unix.domain.socket.dir", str(temporary))
     with ExitStack() as running:
-        found = {"JAVA_HOME": java, "SPARK_HOME": str(plain_path(spark, temporary / "spark"))}
-        # Otherwise Spark's Python processes would look for modules in the current folder first.
-        with environment(**found, PYTHONSAFEPATH="1", **names_understood()):
+        found = {"JAVA_HOME": java, "SPARK_HOME": str(safe_path(spark, temporary / "spark"))}
+        # Otherwise Spark's Python processes would import modules from the current folder first.
+        with environment(**found, PYTHONSAFEPATH="1", **utf8_locale()):
             jvm = running.enter_context(_jvm(settings, home, temporary, guarded=options.local))
             session = _session(settings, home, jvm, cache, local=options.local)
         with _stopped_in_order(session, jvm, archive):
@@ -140,20 +140,20 @@ def spark_session(  # noqa: PLR0913, PLR0917 - the parts of a session
 
 @contextmanager
 def _jvm(settings: dict[str, str], home: Home, temporary: Path, *, guarded: bool) -> Iterator[Jvm]:
-    """Have Spark's JVM for the time of a `with` block."""
+    """Run Spark's JVM for the duration of a `with` block."""
     from wallaroo.engine.spark.gateway import Jvm  # noqa: PLC0415 - heavy: only a run needs it
 
-    # The JVM takes seconds to come up; what the driver needs later is imported meanwhile.
+    # The JVM takes seconds to start; import what the driver needs later meanwhile.
     threading.Thread(target=_import_all, args=["pandas", "wallaroo.engine.spark.query"], daemon=True).start()
     _log_bridge_to_file(home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ["PYTHONHASHSEED"] = "0"  # Keys of users' own classes must hash alike in every worker.
+    os.environ["PYTHONHASHSEED"] = "0"  # Keys of users' own classes must have the same hash in every worker.
     assert home.lock is not None
-    chatter = _chatter_file(home)
+    output = _output_file(home)
     try:
-        jvm = Jvm(settings, temporary, chatter, home.lock, guarded=guarded)
+        jvm = Jvm(settings, temporary, output, home.lock, guarded=guarded)
     finally:
-        os.close(chatter)
+        os.close(output)
     try:
         yield jvm
     finally:
@@ -174,9 +174,9 @@ def _session(settings: dict[str, str], home: Home, jvm: Jvm, cache: Path | None,
         classes = load_classes(bridge, cache, jvm.folder)
         context = SparkContext(conf=conf, gateway=bridge)
         if classes and not local:
-            # Executors get it with their first task.
+            # Executors fetch it with their first task.
             context._jsc.addJar(classes.as_uri())  # noqa: SLF001 - the only way to it
-        # It would print a traceback when the JVM goes away; that is noticed, and told, elsewhere.
+        # It would print a traceback when the JVM ends, which is detected and reported elsewhere.
         context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign] # noqa: SLF001
     except Exception as error:
         raise SparkStartError(
@@ -184,7 +184,7 @@ def _session(settings: dict[str, str], home: Home, jvm: Jvm, cache: Path | None,
             f"All that it said is in {home.spark_log.parent}."
         ) from error
     finally:
-        # Spark would cancel the query at a Ctrl-C, which is to finish the blocks under way.
+        # Spark's handler would cancel the query on Ctrl-C, but the blocks in flight have to be finished.
         signal.signal(signal.SIGINT, interrupt)
     return SparkSession(context)
 
@@ -196,13 +196,13 @@ def _import_all(*modules: str) -> None:
 
 @contextmanager
 def _stopped_in_order(session: SparkSession, jvm: Jvm, archive: ClassDataArchive) -> Iterator[None]:
-    """Stop Spark after a `with` block, unless that was interrupted: then everything just ends."""
+    """Stop Spark cleanly after a `with` block, unless that was interrupted: then everything is killed."""
     try:
         yield
     finally:
         if not isinstance(sys.exc_info()[1], KeyboardInterrupt):
             bridge: Any = session.sparkContext._gateway  # noqa: SLF001 - the only way to it
-            # What fails here fails because the JVM is gone already.
+            # Errors here mean that the JVM is already gone.
             with suppress(Exception), warnings.catch_warnings(action="ignore"):
                 session.stop()
             with suppress(Exception):
@@ -213,7 +213,7 @@ def _stopped_in_order(session: SparkSession, jvm: Jvm, archive: ClassDataArchive
 
 
 def _forget_session() -> None:
-    """Let there be another session in this process: one whose JVM has died does not know that it has ended."""
+    """Allow another session in this process: PySpark does not notice that a session has ended with its JVM."""
     from pyspark import SparkContext  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -222,11 +222,11 @@ def _forget_session() -> None:
 
 
 def _all_settings(name: str, home: Home, options: SparkOptions, java_options: str, temporary: Path) -> dict[str, str]:
-    """Return every setting: ours, those of this run, and, above all, the user's."""
+    """Return all settings: our own, those of this run, and the user's, which take precedence."""
     log4j = temporary / "log4j2.properties"
     log = home.for_spark / home.spark_log.relative_to(home.path)
     write_atomically(log4j, _LOG4J.format(path=log, level=options.log_level))
-    shutil.rmtree(home.path / "scratch", ignore_errors=True)  # A run that was killed had no time to tidy up.
+    shutil.rmtree(home.path / "scratch", ignore_errors=True)  # Left behind by a killed run.
     scratch = _scratch(home, temporary)
     settings = _SETTINGS | {
         "spark.app.name": name,
@@ -234,7 +234,7 @@ def _all_settings(name: str, home: Home, options: SparkOptions, java_options: st
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.driver.memory": DRIVER_MEMORY,
-        # A JVM that has run out of memory may go on without some of its threads, and wait for them for ever.
+        # A JVM that has run out of memory may continue without some of its threads, and wait for them forever.
         "spark.driver.extraJavaOptions": (
             f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+ExitOnOutOfMemoryError {java_options}"
         ),
@@ -244,10 +244,10 @@ def _all_settings(name: str, home: Home, options: SparkOptions, java_options: st
     if options.local or _is_loopback(options.master):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if options.local:
-        # Spark's ports are for itself: it makes up a secret that nobody else knows.
+        # Spark's ports are only for itself: it generates a secret that no one else knows.
         settings["spark.authenticate"] = "true"
     if options.master == "yarn":
-        settings["spark.yarn.isPython"] = "true"  # It would be told so by PySpark's own way to start.
+        settings["spark.yarn.isPython"] = "true"  # PySpark's own launcher would set it.
     if path := os.environ.get("PYTHONPATH"):
         settings["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))
     if extra := options.conf.get("spark.driver.extraJavaOptions"):
@@ -256,9 +256,9 @@ def _all_settings(name: str, home: Home, options: SparkOptions, java_options: st
 
 
 def _scratch(home: Home, temporary: Path) -> Path:
-    """Return the folder for what Spark need not keep: in the application's directory, whose disk has room for it.
+    """Return the folder for Spark's temporary data: in the application's directory, whose disk has space for it.
 
-    Spark finds out where links in its path lead to, and with some names it cannot work.
+    Spark resolves the links in its path, and cannot work with some characters.
     """
     fits = re.fullmatch(r"[ -+\--~]{1,1024}", os.path.realpath(home.path))
     return (home.for_spark if fits else temporary) / "scratch"
@@ -268,26 +268,26 @@ def _is_loopback(master: str) -> bool:
     return urlsplit(master).hostname in {"127.0.0.1", "localhost", "::1"}
 
 
-def _chatter_file(home: Home) -> int:
-    """Open the file for what the JVM and the workers write past the logger, started anew at each run."""
+def _output_file(home: Home) -> int:
+    """Open the file for the output of the JVM and the workers; it is truncated at the start of each run."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(home.spark_chatter, flags, 0o600)
+    return os.open(home.spark_output, flags, 0o600)
 
 
 def _why(home: Home, error: Exception) -> str:
-    """Return in words why Spark did not start: what its JVM said, or what came back from it."""
+    """Return, as text, why Spark did not start: from the output of its JVM, or from the error."""
     from py4j.protocol import Py4JNetworkError  # noqa: PLC0415
 
     from wallaroo.engine.spark.gateway import JvmExitedError  # noqa: PLC0415
 
-    said = home.spark_chatter.read_text(errors="replace")
-    if words := known_words(said):
+    said = home.spark_output.read_text(errors="replace")
+    if words := known_cause(said):
         return words
     if isinstance(error, Py4JNetworkError):
-        return last_words(home)
+        return jvm_exit_reason(home)
     if not isinstance(error, JvmExitedError):
         return cause(str(error))
-    # Where there is no answer, the script that had asked for the JVM's command line stumbles over that, too.
+    # If the JVM's command line cannot be computed, the start script prints an error of its own, which is skipped.
     lines = [line.strip() for line in said.splitlines() if line.strip() and "/bin/spark-class: line" not in line]
     telling = [line for line in lines if re.search(r"Exception|Error|Could not|Invalid", line)]
     if not lines:
@@ -296,7 +296,7 @@ def _why(home: Home, error: Exception) -> str:
 
 
 def _log_bridge_to_file(home: Home) -> None:
-    """Have the Python side of Spark's bridge log to a file: it would put tracebacks on the screen."""
+    """Redirect py4j's log to a file: it would print tracebacks on the screen."""
     from py4j import java_gateway  # noqa: PLC0415
 
     log = logging.getLogger("py4j")
@@ -304,13 +304,13 @@ def _log_bridge_to_file(home: Home) -> None:
     handler.handleError = lambda record: None  # type: ignore[method-assign] # noqa: ARG005 - else a traceback
     log.handlers = [handler]
     log.propagate = False
-    # Some of its lines go past its own logger to that of the whole program, which is the user's.
+    # Some of its lines go directly to the root logger, which belongs to the user's program.
     java_gateway.logging = log
 
 
 @contextmanager
 def environment(**variables: str) -> Iterator[None]:
-    """Set variables of the environment for the time of a `with` block."""
+    """Set environment variables for the duration of a `with` block."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -323,10 +323,10 @@ def environment(**variables: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def names_understood() -> dict[str, str]:
-    """Return what makes the JVM read names of files as this process does.
+def utf8_locale() -> dict[str, str]:
+    """Return the environment variables with which the JVM decodes file names as this process does.
 
-    Python takes them for UTF-8 also where the system is set to know nothing but ASCII; Java would see question marks.
+    Python decodes them as UTF-8 even in an ASCII locale; Java would see question marks.
     """
     if sys.getfilesystemencoding() == "utf-8" and locale.getencoding().lower() != "utf-8":
         return {"LC_ALL": "C.UTF-8"}

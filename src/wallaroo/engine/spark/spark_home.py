@@ -1,8 +1,8 @@
-"""The folder that Spark takes as its home: the installed package's programs, without its zipped copy of PySpark.
+"""The SPARK_HOME folder: the programs of the installed package, without its zipped copy of PySpark.
 
-Spark puts `python/lib/pyspark.zip` of its home in front of every Python process it starts. Modules in that file are
-compiled anew by each process, close to a second of work, and half a dozen processes start one after the other. Without
-it they find the very same modules where they were installed, compiled already.
+Spark adds `python/lib/pyspark.zip` of its home to the module path of every Python process it starts. Modules in that
+file are compiled again by each process, which takes nearly a second, and half a dozen processes start one after the
+other. Without it they import the same modules from where they are installed, already compiled.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from contextlib import suppress
 from pathlib import Path
 
 from wallaroo.engine.directory.run_folder import short_users_folder
-from wallaroo.engine.directory.safe_paths import is_plain
+from wallaroo.engine.directory.safe_paths import is_safe_path
 from wallaroo.notices import Notice
-from wallaroo.permissions import stranger
+from wallaroo.permissions import untrusted_reason
 
 _PARTS = ("bin", "jars")
 
 
 def usable_cache(notice: Notice, folder: Path | None = None) -> Path | None:
-    """Return the folder for things that can be made again at any time, None if there is none that can be trusted.
+    """Return the cache folder, None if there is none that can be trusted.
 
-    What is in it is run, so it has to be this user's alone, as has every folder on the way to it.
+    Its contents are executed, so other users must not be able to write to it, or to any folder above it.
     """
     try:
         cache = _plain(folder or _users_caches() / "wallaroo")
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        why = stranger(cache)
+        why = untrusted_reason(cache)
     except (OSError, RuntimeError):
-        return None  # Without a place for it, or a home folder, one starts as slowly as before.
+        return None  # Without a writable folder, or a home folder, startup is slower.
     if why is None:
         return cache
     notice(
@@ -41,21 +41,21 @@ def usable_cache(notice: Notice, folder: Path | None = None) -> Path | None:
 
 
 def _plain(cache: Path) -> Path:
-    """Return a folder in place of one whose name the JVM would not take as it is.
+    """Return a replacement for a folder whose path has characters that are special to the JVM.
 
-    The JVM checks the paths in there against those of the run before, so a link for the run would not do.
+    The JVM compares the paths in it with those of the previous run, so a link for each run is not enough.
     """
-    return cache if is_plain(cache) else short_users_folder() / ".cache"
+    return cache if is_safe_path(cache) else short_users_folder() / ".cache"
 
 
 def _users_caches() -> Path:
     chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # By convention a path that is not absolute counts for nothing: it would lead to another place from each folder.
+    # By convention a relative path is ignored.
     return chosen if chosen.is_absolute() else Path.home() / ".cache"
 
 
 def spark_home(installed: Path, cache: Path | None, notice: Notice) -> Path:
-    """Return the home for the Spark of the package in the folder `installed`; without a cache, that is the folder."""
+    """Return the SPARK_HOME for the package in the folder `installed`; without a cache, it is that folder."""
     if cache is None:
         return installed
     identity = hashlib.sha256(str(installed).encode()).hexdigest()[:16]
@@ -64,9 +64,9 @@ def spark_home(installed: Path, cache: Path | None, notice: Notice) -> Path:
     try:
         home.mkdir(mode=0o700, exist_ok=True)
         for part, target in links.items():
-            with suppress(FileExistsError):  # From an earlier run, or by one that starts at the same time.
+            with suppress(FileExistsError):  # Created by an earlier or a concurrent run.
                 (home / part).symlink_to(target)
-        is_sound = stranger(home) is None and {path.name: path.readlink() for path in home.iterdir()} == links
+        is_sound = untrusted_reason(home) is None and {path.name: path.readlink() for path in home.iterdir()} == links
     except OSError:
         is_sound = False
     if not is_sound:

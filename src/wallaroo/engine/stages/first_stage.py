@@ -70,6 +70,8 @@ class FirstStage:
         def position() -> int:
             return end - length_hint() - 1
 
+        # What has no key must not find that of the last message of another source.
+        self._outbox.key = None
         self._outbox.origin = lambda: self._line.origin(position())
         if self._outbox.watch is not None:
             self._outbox.watch.message = position

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +65,7 @@ class ArrivedSlice:
         assert isinstance(route, StepRoute)
         found = None
         # Behind another state only the block is known, but for letters that are put back there.
-        if worker.plan.after(route.pipeline, 0) is route or has_replays(worker, block):
+        if worker.plan.is_first(route) or has_replays(worker, block):
             with contextlib.suppress(*USER_ERRORS):  # User code may not do the same again.
                 found = worker.retracing(block).origin_of_arrived(self._chunk, key, index, self._messages[key][index])
         return found or {"source": route.pipeline.name}
@@ -89,12 +89,19 @@ class Retracing:
         fatal = worker.fatal_first_calls.get(block.number)
         self._outbox = NotingOutbox(worker.plan, CallGuard(fatal) if fatal else None)
         self._lines: dict[str, SourceLine | None] = {}
-        self._begin()
-
-    def _begin(self) -> None:
-        self._parts: Iterator[None] = self._worker.run_ranges(self.block, self._outbox, self._line)
+        self._parts: Generator[None, None, None] = worker.run_ranges(block, self._outbox, self._line)
         self._part = -1
         self._travelled: defaultdict[tuple[int, Any], _Travelled] = defaultdict(_Travelled)
+
+    def _begin_again(self) -> None:
+        self.close()
+        self._parts = self._worker.run_ranges(self.block, self._outbox, self._line)
+        self._part = -1
+        self._travelled.clear()
+
+    def close(self) -> None:
+        """Close the logs that it reads."""
+        self._parts.close()
 
     def _line(self, source: str) -> SourceLine | None:
         if source not in self._lines:
@@ -105,7 +112,7 @@ class Retracing:
     def _go_to(self, part: int) -> None:
         """Have the messages of one part of the output, if there is such a part."""
         if part < self._part:
-            self._begin()
+            self._begin_again()
         while self._part < part:
             self._outbox.clear()
             self._travelled.clear()

@@ -12,7 +12,7 @@ from typing import Any
 
 from wallaroo.engine.plan import Plan
 from wallaroo.engine.stages.outbox import USER_ERRORS, Outbox
-from wallaroo.engine.stages.steps import Run, line_from, source_line, to_sink
+from wallaroo.engine.stages.steps import Run, line_from, source_line, to_chooser, to_sink
 from wallaroo.engine.transport.dead_letter_record import Letter, failed_again, key_in, message_in
 from wallaroo.topology.model import Pipeline
 
@@ -72,6 +72,10 @@ class ReplayLine:
         pipeline = pipelines[0]
         if kind == "decoder":
             return source_line(self._plan, self._outbox, pipeline)
+        if kind == "choose":
+            if index >= len(pipeline.choosers):
+                raise NoPlaceError(f"pipeline {pipeline_name!r} has no choose number {index + 1} any more")
+            return to_chooser(self._plan, self._outbox, pipeline, pipeline.choosers[index])
         if kind == "encoder":
             if index >= len(pipeline.sinks):
                 raise NoPlaceError(f"pipeline {pipeline_name!r} has no sink number {index + 1} any more")

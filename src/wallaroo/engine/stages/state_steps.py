@@ -17,7 +17,14 @@ from typing import Any, NamedTuple, Protocol
 from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.stages.live_state import Bucket, BucketStore, StateLog
 from wallaroo.engine.stages.outbox import USER_ERRORS, NotPicklableError, Outbox
-from wallaroo.engine.stages.steps import ReturnShapeError, checked_list, checked_pair, line_from, state_loop
+from wallaroo.engine.stages.steps import (
+    ReturnShapeError,
+    checked_list,
+    checked_pair,
+    checked_save,
+    line_after,
+    state_loop,
+)
 from wallaroo.engine.transport.dead_letter_record import Place
 from wallaroo.topology.model import StateComputation
 
@@ -38,7 +45,7 @@ class StateStep:
         self.make = route.step.state.make()
         self.make_first = outbox.watched(self.make, f"state of {self.place.label}")
         self.run = state_loop(plan, outbox, route)
-        self.onward = line_from(plan, outbox, route.pipeline, route.index + 1)
+        self.onward = line_after(plan, outbox, route.pipeline, route.index)
         self.outbox = outbox
 
 
@@ -161,7 +168,7 @@ class BucketRun:
         for index, message in enumerate(remaining, start):
             try:
                 output, save = checked_pair(step.attempt(message, objects[key]))
-                save = bool(save)  # An array, say, is neither.
+                save = checked_save(save)
                 outputs = checked_list(output) if step.step.multi else [output]
                 step.outbox.fanout_budget -= len(outputs) if step.step.multi else 0
             except USER_ERRORS as error:

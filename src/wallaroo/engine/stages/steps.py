@@ -1,15 +1,16 @@
 """What a step does to a message: the one place where user code is called.
 
 A line of steps becomes one loop, `run(messages)`, that takes each message as far as it goes: through the
-computations up to the next state (where it is put with its key) or to the sinks (where it is encoded). An error in user
-code is handed to the outbox together with the step and the message, and the next message goes on.
+computations up to the next state (where it is put with its key) or to the sinks (where it is encoded). Where the steps
+branch, it takes one way after the other. An error in user code is handed to the outbox together with the step and the
+message, and the next message goes on.
 Nothing here knows of Spark.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from wallaroo.engine.codegen import GeneratedLoop
 from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.stages.outbox import USER_ERRORS, Outbox
 from wallaroo.engine.transport.dead_letter_record import Place
-from wallaroo.topology.model import Computation, KeyBy, Pipeline
+from wallaroo.topology.model import DECODER, Computation, KeyBy, Pipeline, SinkGroup, sink_name
 
 Run = Callable[[Iterable[Any]], None]
 RunState = Callable[[Iterable[Any], Any], tuple[bool, BaseException | None]]
@@ -25,6 +26,10 @@ RunState = Callable[[Iterable[Any], Any], tuple[bool, BaseException | None]]
 
 class ReturnShapeError(Exception):
     """User code returned something other than its kind of step has to return."""
+
+
+class UnknownSinkError(Exception):
+    """A `choose` returned a name that none of its sinks has."""
 
 
 def source_line(plan: Plan, outbox: Outbox, pipeline: Pipeline) -> Run:
@@ -38,7 +43,7 @@ def source_line(plan: Plan, outbox: Outbox, pipeline: Pipeline) -> Run:
     decode = outbox.watched(pipeline.source.decoder.decode, place.label)
     with loop.block("for payload in payloads:"):
         with line.called(decode, "payload", place):
-            line.write(0, line.result)
+            line.write_after(DECODER, line.result)
         if any(isinstance(step, Computation) and step.multi for step in pipeline.steps):
             loop.line(f"if {loop.name(outbox, 'outbox')}.fanout_budget <= 0: break")
     return loop.compiled()
@@ -49,6 +54,22 @@ def line_from(plan: Plan, outbox: Outbox, pipeline: Pipeline, index: int) -> Run
     line = _Line(GeneratedLoop("messages"), plan, outbox, pipeline)
     with line.loop.block("for message in messages:"):
         line.write(index, "message")
+    return line.loop.compiled()
+
+
+def line_after(plan: Plan, outbox: Outbox, pipeline: Pipeline, index: int) -> Run:
+    """Return the loop over messages that have come out of step `index` of `pipeline`."""
+    line = _Line(GeneratedLoop("messages"), plan, outbox, pipeline)
+    with line.loop.block("for message in messages:"):
+        line.write_after(index, "message")
+    return line.loop.compiled()
+
+
+def to_chooser(plan: Plan, outbox: Outbox, pipeline: Pipeline, group: SinkGroup) -> Run:
+    """Return the loop over outputs that are about to be sent to those of a group of sinks that are chosen for them."""
+    line = _Line(GeneratedLoop("messages"), plan, outbox, pipeline)
+    with line.loop.block("for message in messages:"):
+        line.write_sinks(group, "message")
     return line.loop.compiled()
 
 
@@ -78,13 +99,14 @@ def state_loop(plan: Plan, outbox: Outbox, route: StepRoute) -> RunState:
         if route.step.multi:
             loop.line(f"if type(output) is not list: output = {loop.name(checked_list, 'checked')}(output)")
             loop.line(f"{loop.name(outbox, 'outbox')}.fanout_budget -= len(output)")
-        loop.line("if save: save_any = True")
+        loop.line("if save is True: save_any = True")
+        loop.line(f"elif save is not False and {loop.name(checked_save, 'checked')}(save): save_any = True")
         if route.step.multi:
             with loop.block("for each in output:"), loop.block("if each is not None:"):
-                line.write(route.index + 1, "each")
+                line.write_after(route.index, "each")
         else:
             with loop.block("if output is not None:"):
-                line.write(route.index + 1, "output")
+                line.write_after(route.index, "output")
     with loop.block(f"except {loop.name(USER_ERRORS, 'errors')} as error:"):
         loop.line("return save_any, error")
     loop.line("return save_any, None")
@@ -103,30 +125,36 @@ class _Line:
         self.result = ""
         """The variable with the result of what was called last."""
 
-    def write(self, index: int, message: str) -> None:
-        """Write what happens to a message, in the variable `message`, from step `index` on."""
+    def write_after(self, index: int, message: str) -> None:
+        """Write what happens to a message, in the variable `message`, that has come out of step `index`."""
         loop = self.loop
         if loop.is_deep:
-            rest = loop.name(line_from(self._plan, self._outbox, self._pipeline, index), "rest")
+            rest = loop.name(line_after(self._plan, self._outbox, self._pipeline, index), "rest")
             loop.line(f"{rest}(({message},))")
             return
-        if index == len(self._pipeline.steps):
-            self._write_sinks(message)
-            return
+        targets = self._pipeline.after(index)
+        for target in targets:
+            if isinstance(target, SinkGroup):
+                self.write_sinks(target, message)
+            else:
+                self.write(target, message)
+        if not targets:
+            loop.line("pass")
+
+    def write(self, index: int, message: str) -> None:
+        """Write what happens to a message, in the variable `message`, from step `index` on."""
         step = self._pipeline.steps[index]
         place = Place.of_step(self._pipeline, index)
         if isinstance(step, Computation) and step.multi:
             with self._called_multi(step, message, place):
-                self.write(index + 1, self.result)
+                self.write_after(index, self.result)
         elif isinstance(step, Computation):
             with self.called(self._outbox.watched(step.bind(), place.label), message, place):
-                self.write(index + 1, self.result)
+                self.write_after(index, self.result)
         elif isinstance(step, KeyBy):
             self._write_key_by(step, index, message, place)
         else:
-            route = self._plan.after(self._pipeline, index)
-            assert route is not None
-            self._write_to_state(route, message, place)
+            self._write_to_state(self._plan.to_step(self._pipeline, index), message, place)
 
     @contextlib.contextmanager
     def _attempt(self, message: str, place: Place) -> Iterator[None]:
@@ -169,15 +197,16 @@ class _Line:
         """Leave the key where the next state finds it: a message goes all the way before the next one comes."""
         loop = self.loop
         outbox, before = loop.name(self._outbox, "outbox"), loop.variable("key")
-        if place.keyed:
+        # The next message, or this one on another branch, came with a key of its own, or none, and must not find this.
+        is_put_back = place.keyed or self._pipeline.is_branched
+        if is_put_back:
             loop.line(f"{before} = {outbox}.key")
         with self._attempt(message, place):
             key_of = loop.name(self._outbox.watched(step.bind(), place.label), "key_of")
             loop.line(f"{outbox}.key = {key_of}({message})")
         with loop.block("else:"):
-            self.write(index + 1, message)
-        if place.keyed:
-            # The next message came here with a key of its own, and must not find that of this one.
+            self.write_after(index, message)
+        if is_put_back:
             loop.line(f"{outbox}.key = {before}")
 
     def _write_to_state(self, route: StepRoute, message: str, place: Place) -> None:
@@ -195,11 +224,29 @@ class _Line:
         with self._attempt(message, place):
             loop.line(f"{groups}[{key}].append({message})")
 
-    def _write_sinks(self, message: str) -> None:
-        loop = self.loop
-        loop.line("pass")  # There may be none.
-        for number in range(len(self._pipeline.sinks)):
+    def write_sinks(self, group: SinkGroup, message: str) -> None:
+        """Write what happens to an output, in the variable `message`, at a group of the pipeline's sinks."""
+        if group.choose is not None:
+            self._write_chosen(group, group.choose, message)
+            return
+        self.loop.line("pass")  # There may be none.
+        for number in group.sinks:
             self.write_sink(number, message)
+
+    def _write_chosen(self, group: SinkGroup, choose: Callable[[Any], Any], message: str) -> None:
+        loop = self.loop
+        place = Place.of_chooser(self._pipeline, group)
+        names = {sink_name(self._pipeline.sinks[number]): number for number in group.sinks}
+        chosen, known = loop.variable("chosen"), loop.name({name: (name,) for name in names}, "known")
+        with self._attempt(message, place):
+            loop.line(f"{chosen} = {loop.name(self._outbox.watched(choose, place.label), 'choose')}({message})")
+            # Mostly it is one name.
+            loop.line(f"if type({chosen}) is str and {chosen} in {known}: {chosen} = {known}[{chosen}]")
+            loop.line(f"else: {chosen} = {loop.name(checked_names, 'checked')}({chosen}, {known})")
+        with loop.block("else:"):
+            for name, number in names.items():
+                with loop.block(f"if {name!r} in {chosen}:"):
+                    self.write_sink(number, message)
 
     def write_sink(self, number: int, message: str) -> None:
         """Write what happens to an output, in the variable `message`, at one of the pipeline's sinks."""
@@ -231,6 +278,32 @@ def checked_list(results: Any) -> list[Any]:
     raise ReturnShapeError(f"expected a list of results or None, got a {type(results).__name__}: {results!r:.80}")
 
 
+def checked_names(chosen: Any, known: Collection[str]) -> Collection[str]:
+    """Return what a `choose` gave as a collection of names of sinks, all of which are known; None means no sink.
+
+    >>> checked_names("large", ["small", "large"]), checked_names(None, ["small", "large"])
+    (('large',), ())
+    >>> checked_names(["small", "huge"], ["small", "large"])
+    Traceback (most recent call last):
+        ...
+    wallaroo.engine.stages.steps.UnknownSinkError: there is no sink 'huge' to choose; the sinks are 'small', 'large'
+    """
+    if chosen is None:
+        return ()
+    names = (chosen,) if isinstance(chosen, str) else chosen
+    if not isinstance(names, list | tuple | set | frozenset) or not all(isinstance(name, str) for name in names):
+        raise ReturnShapeError(
+            "expected the name of a sink, a list, tuple or set of names, or None for no sink, got a "
+            f"{type(chosen).__name__}: {chosen!r:.80}"
+        )
+    for name in names:
+        if name not in known:
+            raise UnknownSinkError(
+                f"there is no sink {name!r:.80} to choose; the sinks are {', '.join(map(repr, known))}"
+            )
+    return names
+
+
 def checked_pair(result: Any) -> tuple[Any, Any]:
     """Return the result of a state computation as (output, save_state).
 
@@ -244,6 +317,28 @@ def checked_pair(result: Any) -> tuple[Any, Any]:
     if isinstance(result, tuple) and len(result) == 2:
         return result
     raise ReturnShapeError(f"expected a tuple (output, save_state), got a {type(result).__name__}: {result!r:.80}")
+
+
+def checked_save(save: Any) -> bool:
+    """Return `save_state`, the second of the two results of a state computation.
+
+    What is no bool is more likely a second output, behind which `save_state` was forgotten.
+
+    >>> checked_save(False)
+    False
+    >>> checked_save("b")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    wallaroo.engine.stages.steps.ReturnShapeError: expected True or False for save_state, got a str: 'b'. Write ...
+    """
+    # NumPy's comparisons give a bool of its own; it is not imported to find out.
+    kind = type(save)
+    if kind is bool or (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_")):
+        return bool(save)
+    raise ReturnShapeError(
+        f"expected True or False for save_state, got a {kind.__name__}: {save!r:.80}. Write `return output, True` to "
+        "have the state saved, `return output, False` if not, and `return (a, b), True` for a pair"
+    )
 
 
 def checked_bytes(encoded: Any) -> bytes:

@@ -7,7 +7,7 @@ stage with state takes the shares that its partition has of a block, computes th
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -47,8 +47,13 @@ class Worker:
 
     def begin_task(self, fatal_first_calls: Mapping[int, Mapping[str, str]]) -> None:
         """Go by what is known now to be fatal in the first stage."""
-        self._retraced = None
+        self._forget_retraced()
         self.fatal_first_calls = fatal_first_calls
+
+    def _forget_retraced(self) -> None:
+        if self._retraced is not None:
+            self._retraced.close()
+            self._retraced = None
 
     @contextlib.contextmanager
     def watched(self, watch: CallGuard) -> Iterator[None]:
@@ -76,7 +81,7 @@ class Worker:
 
     def run_ranges(
         self, block: SequencedBlock, outbox: Outbox, line_of: Callable[[str], SourceLine | None]
-    ) -> Iterator[None]:
+    ) -> Generator[None, None, None]:
         """Run the lines of the sources on the ranges of a block; yields where the output is to be taken.
 
         These are the same places whenever the same block is run.
@@ -122,6 +127,7 @@ class Worker:
     def retracing(self, block: SequencedBlock) -> Retracing:
         """Return the first stage once more over a block; many errors in a block cost it once."""
         if self._retraced is None or self._retraced.block != block:
+            self._forget_retraced()
             self._retraced = Retracing(self, block)
         return self._retraced
 

@@ -1,1 +1,1 @@
-"""How messages, and the application itself, travel between processes."""
+"""How messages, and the plan of a run, are serialized and sent between processes."""

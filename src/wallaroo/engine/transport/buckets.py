@@ -1,7 +1,7 @@
-"""Where a key lives: keys hash into buckets, and buckets are spread evenly over Spark's partitions.
+"""Partitioning of keys: keys are hashed into buckets, and buckets are spread evenly over Spark's partitions.
 
-A bucket is the unit of placement. Its number must never depend on the process that computes it, so the hash of a key is
-our own; and Spark places a bucket by its own hash of the bucket's id, so ids are chosen to come out even.
+A bucket is the unit of placement. Its number must not depend on the process that computes it, so keys have our own
+stable hash. Spark places a bucket by its own hash of the bucket's id, so ids are chosen for an even distribution.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MASK = 0xFFFFFFFF
 
 
 def stable_hash(key: Hashable) -> int:  # noqa: C901, PLR0911 - one for each kind of key
-    """Return a hash of `key` that is the same in every process, and the same for keys that are equal.
+    """Return a hash of `key` that is the same in every process, and the same for equal keys.
 
     >>> stable_hash("acorn") == stable_hash("acorn")
     True
@@ -26,13 +26,13 @@ def stable_hash(key: Hashable) -> int:  # noqa: C901, PLR0911 - one for each kin
     >>> stable_hash(("a", 1)) == stable_hash(("a", 2))
     False
     """
-    # The order matters: bool is an int, an enum may be a str or an int, and a named tuple equals the plain one.
+    # The order matters: bool is an int, an enum may be a str or an int, and a named tuple equals a plain tuple.
     if isinstance(key, str):
-        return _scramble(zlib.crc32(key.encode("utf-8", "surrogatepass")))  # Alone, it keeps similar keys together.
+        return _scramble(zlib.crc32(key.encode("utf-8", "surrogatepass")))  # A plain CRC keeps similar keys together.
     if isinstance(key, bytes):
         return _scramble(zlib.crc32(key, 1))
     if isinstance(key, int | float | complex):
-        return _scramble(hash(key))  # Python defines the hash of numbers; it is not randomised.
+        return _scramble(hash(key))  # Python's hash of numbers is not randomized.
     if isinstance(key, tuple):
         result = 0x345678
         for item in key:
@@ -49,20 +49,20 @@ def stable_hash(key: Hashable) -> int:  # noqa: C901, PLR0911 - one for each kin
         return _scramble(zlib.crc32(f"{type(key).__qualname__}.{key.name}".encode()))
     if (fields := _hashed_fields(key)) is not None:
         return stable_hash((type(key).__qualname__, *fields))
-    # A class of the user's own: its __hash__ agrees with its __eq__, which no hash of ours could. Workers
-    # run with a fixed PYTHONHASHSEED, so it is the same in all of them.
+    # A user's own class: only its __hash__ is consistent with its __eq__. Workers run with a fixed PYTHONHASHSEED, so
+    # it is the same in all of them.
     return _scramble(hash(key))
 
 
 def _hashed_fields(key: Any) -> tuple[Any, ...] | None:
-    """Return what a dataclass hashes, where it compares as dataclasses do; None for anything else.
+    """Return the hashed fields of a dataclass with the generated `__eq__`; None for anything else.
 
-    Its own hash will not do: it is made of the fields' hashes, and that of None, before Python 3.12, is an address.
+    Its own hash is not stable: it depends on the fields' hashes, and before Python 3.12 that of None is an address.
     """
     if not dataclasses.is_dataclass(key):
         return None
     code = getattr(type(key).__eq__, "__code__", None)
-    if code is None or code.co_filename != "<string>":  # Methods that the decorator made come from no file.
+    if code is None or code.co_filename != "<string>":  # Generated methods have no source file.
         return None
     hashed = [field for field in dataclasses.fields(key) if (field.compare if field.hash is None else field.hash)]
     return tuple(getattr(key, field.name) for field in hashed)
@@ -77,7 +77,7 @@ def _scramble(value: int) -> int:
 
 
 def spark_hash(value: int) -> int:
-    """Return what Spark's `hash` function gives for a 32-bit integer column (Murmur3, seed 42).
+    """Return the value of Spark's `hash` function for a 32-bit integer column (Murmur3, seed 42).
 
     >>> spark_hash(0), spark_hash(1)
     (933211791, -559580957)
@@ -98,7 +98,7 @@ def spark_hash(value: int) -> int:
 
 
 def spread_ids(number: int, partitions: int) -> list[int]:
-    """Return `number` ids of which the i-th is placed by Spark in partition `i % partitions`.
+    """Return `number` ids, of which Spark places the i-th in partition `i % partitions`.
 
     >>> [spark_hash(i) % 2 for i in spread_ids(6, 2)]
     [0, 1, 0, 1, 0, 1]

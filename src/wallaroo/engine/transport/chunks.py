@@ -1,15 +1,14 @@
-"""How messages travel between stages: as a *share*, all that a block has for one partition of a stage.
+"""The format of messages between stages: a *share* is all data of a block for one partition of a stage.
 
-A row of Spark is a share, or, where several blocks were there at the same moment, their shares back to back. A share is
-a list of chunks in their order, the first of which is what the block says of itself. A chunk is many messages for one
-route:
+A row of Spark is a share, or, if several blocks are available together, their shares back to back. A share is an
+ordered list of chunks, the first of which is the block's record. A chunk is many messages for one route:
 
 - for a state, the messages with their keys, packed together; its marks say which keys are in which bucket;
-- for a sink, encoded messages back to back; its marks say how long each of them is;
+- for a sink, encoded messages back to back; its marks are their lengths;
 - for the driver, dead letters or printed text.
 
-`part` says from which of the block's ranges a chunk comes: where pipelines meet in one state, its messages are
-computed in the order in which they were accepted.
+`part` is the range of the block that a chunk comes from: if several pipelines share a state, its messages are processed
+in the order in which they were accepted.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from wallaroo.connectors.output_block import Body
 DEAD_LETTERS = -1
 """The route of messages that failed: a JSON list of records for the dead-letter file."""
 PRINTED = -2
-"""The route of what user code printed: text for the user's screen."""
+"""The route of output that user code has printed: text for the user's screen."""
 BLOCK = -3
-"""The route of what a block says of itself."""
+"""The route of a block's record."""
 
 _HEAD = Struct("<iIIII")
 
 
 class Chunk(NamedTuple):
-    """Messages that take one route together; its fields are described at the top of this module."""
+    """Messages for one route; its fields are described at the top of this module."""
 
     route: int
     part: int
@@ -57,7 +56,7 @@ def pack_share(chunks: Iterable[Chunk]) -> bytes:
 
 
 def split_shares(shares: memoryview) -> Iterator[memoryview]:
-    """Yield the shares of several blocks that stand back to back: each begins with what its block says of itself.
+    """Yield the shares of several blocks that are back to back: each starts with its block's record.
 
     >>> one, two = (pack_share([Chunk(BLOCK, 0, 0, name), Chunk(3, 0, 1, b"x")]) for name in (b"first", b"second"))
     >>> [bytes(share) for share in split_shares(memoryview(one + two))] == [one, two]

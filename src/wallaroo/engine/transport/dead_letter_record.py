@@ -1,7 +1,7 @@
-"""A dead letter: a message that user code could not handle, as a record with all there is to know about it.
+"""A dead letter: a message that user code could not handle, as a record with all known facts.
 
-The record holds what is needed to put the message back at the very step that failed: the place of the step, the message
-and the key it had.
+The record has everything that is needed to replay the message at the step that failed: the step, the message, and its
+key.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Any
 from wallaroo.connectors.output_block import Body
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.errors import users_traceback
-from wallaroo.topology.model import KeyBy, Pipeline, StateComputation
+from wallaroo.topology.model import Pipeline, SinkGroup
 
 Letter = dict[str, Any]
 
 BYTES = "bytes"
-"""The message is bytes, kept as they are."""
+"""The message is bytes, stored unchanged."""
 PICKLE = "pickle"
 SERIALIZE = "serialize"
-"""The application's own `serialize` has packed the message."""
+"""The message is serialized by the application's own `serialize`."""
 REPR = "repr"
-"""Nothing could pack the message: only its text is kept."""
+"""The message could not be serialized: only its `repr` is stored."""
 PACKED = "packed"
-"""Several messages that cannot be unpacked, in the bytes in which they travelled."""
+"""Several messages that cannot be unpacked, in their packed form."""
 
 REPLAYABLE = frozenset({BYTES, PICKLE, SERIALIZE})
 
@@ -41,9 +41,9 @@ class Place:
     pipeline: str
     step: str
     place: str
-    """`decoder`, `step 3` or `encoder 1`, counted from one: names of steps need not be unique."""
+    """`decoder`, `step 3`, `choose 1` or `encoder 1`, counted from one, as the names of steps need not be unique."""
     keyed: bool = False
-    """Whether messages that come here have a key, which the next state may need."""
+    """Whether messages have a key here, which the next state may need."""
 
     @classmethod
     def of_decoder(cls, pipeline: Pipeline) -> Place:
@@ -53,24 +53,27 @@ class Place:
     @classmethod
     def of_step(cls, pipeline: Pipeline, index: int) -> Place:
         """Return the place of a step."""
-        return cls(pipeline.name, pipeline.steps[index].name, f"step {index + 1}", _keyed_before(pipeline, index))
+        return cls(pipeline.name, pipeline.steps[index].name, f"step {index + 1}", pipeline.is_keyed(index))
+
+    @classmethod
+    def of_chooser(cls, pipeline: Pipeline, group: SinkGroup) -> Place:
+        """Return the place of the function that chooses among a group of sinks."""
+        number = pipeline.choosers.index(group)
+        return cls(pipeline.name, "choose", f"choose {number + 1}", pipeline.is_keyed(group))
 
     @classmethod
     def of_encoder(cls, pipeline: Pipeline, number: int) -> Place:
         """Return the place of the encoder of a sink, counted from zero."""
-        return cls(pipeline.name, "encoder", f"encoder {number + 1}", _keyed_before(pipeline, len(pipeline.steps)))
+        keyed = pipeline.is_keyed(pipeline.group_of(number))
+        return cls(pipeline.name, "encoder", f"encoder {number + 1}", keyed)
 
     @property
     def label(self) -> str:
-        """Return the place in words for a person, in no more than a hundred bytes and one line."""
+        """Return a description of the place, in at most a hundred bytes and one line."""
         return f"{self.place} ({self.step!r} of {self.pipeline!r})".encode()[:100].decode(errors="ignore")
 
 
-def _keyed_before(pipeline: Pipeline, index: int) -> bool:
-    return any(isinstance(step, KeyBy | StateComputation) for step in pipeline.steps[:index])
-
-
-def make_letter(  # noqa: PLR0913 - all there is to know
+def make_letter(  # noqa: PLR0913 - all fields of a record
     place: Place,
     message: Any,
     error: BaseException,
@@ -80,7 +83,7 @@ def make_letter(  # noqa: PLR0913 - all there is to know
     serializer: Serializer,
     encoding: str | None = None,
 ) -> Letter:
-    """Return the record of a message for which user code failed; `encoding` where `message` is not just a message."""
+    """Return the record of a message for which user code failed; `encoding` if `message` is not a single message."""
     payload, found = serializer_bytes(message, serializer)
     return {
         "time": time.time(),
@@ -98,13 +101,13 @@ def make_letter(  # noqa: PLR0913 - all there is to know
 
 
 def failed_again(letter: Letter, error: BaseException, origin: dict[str, Any]) -> Letter:
-    """Return the record of a letter that could not even be put back at its step."""
+    """Return the record of a letter that could not be replayed at its step."""
     kept = ("pipeline", "step", "place", "key", "key_pickle", "message", "payload", "encoding")
     return {"time": time.time(), **{name: letter.get(name) for name in kept}, **origin, **_account(error)}
 
 
 def message_in(letter: Letter, serializer: Serializer) -> Any:
-    """Return the message of a letter, as the step was given it."""
+    """Return the message of a letter, as it was passed to the step."""
     payload = payload_of(letter)
     match letter["encoding"]:
         case "bytes":
@@ -116,7 +119,7 @@ def message_in(letter: Letter, serializer: Serializer) -> Any:
 
 
 def key_in(letter: Letter) -> Any:
-    """Return the key that a letter's message had."""
+    """Return the key of a letter's message."""
     pickled = letter.get("key_pickle")
     return None if pickled is None else pickle.loads(base64.b64decode(pickled))
 
@@ -127,7 +130,7 @@ def payload_of(letter: Letter) -> bytes:
 
 
 def described(letter: Letter) -> str:
-    """Return what happened to the message of a letter, in words and with the lines of the user's code."""
+    """Return a description of what happened to the message of a letter, with the user's part of the traceback."""
     key = "" if letter.get("key") is None else f", with the key {letter['key']}"
     origin = f", from {where}" if (where := origin_in_words(letter)) else ""
     return (
@@ -137,7 +140,7 @@ def described(letter: Letter) -> str:
 
 
 def origin_in_words(letter: Letter) -> str:
-    """Return where a letter's message came from, as far as it is known.
+    """Return where a letter's message came from, as far as that is known.
 
     >>> origin_in_words({"source": "words", "position": 3})
     "message 3 of 'words'"
@@ -153,12 +156,12 @@ def origin_in_words(letter: Letter) -> str:
 
 
 def serializer_bytes(message: Any, serializer: Serializer) -> tuple[bytes, str]:
-    """Return a message as bytes, by whatever way there is, and the name of that way."""
+    """Return a message as bytes, by the best available encoding, and the name of that encoding."""
     if isinstance(message, bytes):
         return message, BYTES
     try:
         return serializer.dump(message), SERIALIZE if serializer.own else PICKLE
-    except Exception:  # noqa: BLE001 - user code; the message is then kept in words
+    except Exception:  # noqa: BLE001 - user code; the message is then stored as text
         return safe_repr(message).encode("utf-8", "backslashreplace"), REPR
 
 
@@ -172,7 +175,7 @@ def _account(error: BaseException) -> dict[str, str]:
 def _pickled(key: Any) -> str | None:
     try:
         return _text_of(pickle.dumps(key, pickle.HIGHEST_PROTOCOL))
-    except Exception:  # noqa: BLE001 - a key of the user's
+    except Exception:  # noqa: BLE001 - user code
         return None
 
 
@@ -181,7 +184,7 @@ def _text_of(data: bytes) -> str:
 
 
 def safe_repr(thing: Any) -> str:
-    """Return `repr(thing)`, or something like it where that fails."""
+    """Return `repr(thing)`, or the default representation if that fails."""
     try:
         return repr(thing)
     except Exception:  # noqa: BLE001 - user code
@@ -189,7 +192,7 @@ def safe_repr(thing: Any) -> str:
 
 
 def shorten(text: str, most: int = 500) -> str:
-    """Return `text`, cut where it is long.
+    """Return `text`, truncated if it is long.
 
     >>> shorten("abcdef", 3)
     'abc…'

@@ -1,9 +1,9 @@
-"""Packs many objects at once: taken apart into columns where that loses nothing, which is many times faster.
+"""Packs many objects together: as columns if that is lossless, which is many times faster than pickle.
 
-Pickle calls methods for every object of a class, and keeps track of all it has met in case it meets it again. Messages
-and states are mostly plain: texts and numbers, tuples of them, objects with nothing else for attributes. Many such
-objects of one class are written as the class, the names of its attributes and one list for each attribute. Whatever is
-not so simple, has its own idea of being pickled, or is there more than once, is left to pickle.
+Pickle calls methods for every object of a class, and memoizes every object in case it occurs again. Messages and states
+are mostly plain: strings and numbers, tuples of them, objects with such attributes. Many objects of one class are
+written as the class, the names of its attributes and one list per attribute. Objects that are more complex, customize
+pickling, or occur more than once, are left to pickle.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from weakref import WeakKeyDictionary
 from wallaroo.engine.codegen import GeneratedLoop
 
 PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
-"""Classes whose objects hold no other objects."""
+"""Classes whose objects contain no other objects."""
 
 Parts = tuple[Any, Any]
-"""What objects have in common (None for plain ones), and their columns."""
+"""The common shape of objects (None for plain ones), and their columns."""
 
 _DEEPEST = 8
 _WIDE = 16
-"""Columns are for many objects with few attributes each. A tuple with many items may be there many times."""
+"""Columns are for many objects with few attributes each. A tuple with many items may occur many times."""
 _LONG_VALUE = 256
 _FRAME = 64 << 10
 
 _PASSES = 100
-"""How many times objects of a class are left to pickle after they turned out to hold more than plain ones."""
+"""How many times objects of a class are left to pickle after they turned out not to be plain."""
 _passes: WeakKeyDictionary[type, int] = WeakKeyDictionary()
 
 
 def pack(*many: Sequence[Any]) -> bytes:
-    """Return some sequences of objects as bytes.
+    """Return several sequences of objects as bytes.
 
     >>> unpack(pack(["a", "b"], [("x", 1.5), ("y", 2.5)]))
     [['a', 'b'], [('x', 1.5), ('y', 2.5)]]
@@ -52,15 +52,15 @@ def pack(*many: Sequence[Any]) -> bytes:
 
 
 def pack_plain(*many: Sequence[Any]) -> bytes | None:
-    """Return the same where all objects are plain or made of plain ones, and so are sure to be unpacked; else None."""
+    """Return the same if all objects consist of plain ones, so that unpacking cannot fail; otherwise None."""
     dissection = _Dissection()
     parts = list(map(dissection.take_apart, many))
     if None in parts:
         return None
-    # Values that are long on average may be few that are there many times, which pickle writes once.
+    # Long values may be few objects that occur many times, which pickle would write once.
     buffer = _Buffer(_FRAME + _LONG_VALUE * dissection.values)
     pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
-    # Without a memo, which is most of pickle's work on short texts. Plain objects do not hold themselves.
+    # Without a memo, which is most of pickle's work for short strings. Plain objects cannot be recursive.
     pickler.fast = True
     try:
         pickler.dump(parts)
@@ -75,11 +75,11 @@ def unpack(data: bytes | memoryview) -> list[list[Any]]:
 
 
 class _TooLongError(Exception):
-    """There is more to write than is worth it."""
+    """The output is so large that columns do not pay off."""
 
 
 class _Buffer(io.BytesIO):
-    """Takes so many bytes, and no more. Pickle writes many values at a time."""
+    """A buffer with a maximum size. Pickle writes many values at a time."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class _Buffer(io.BytesIO):
 
 
 class _Dissection:
-    """Takes objects apart, and knows those that it has met."""
+    """Splits objects into columns, and remembers which objects it has seen."""
 
     def __init__(self) -> None:
         self._met: set[int] = set()
@@ -101,7 +101,7 @@ class _Dissection:
         """How many plain objects there are in all columns."""
 
     def take_apart(self, objects: Sequence[Any], depth: int = 0) -> Parts | None:
-        """Return objects as columns of plain ones, None where that cannot be done without losing something."""
+        """Return objects as columns of plain ones, None if that would not be lossless."""
         kinds = set(map(type, objects))
         if kinds <= PLAIN:
             self.values += len(objects)
@@ -124,7 +124,7 @@ class _Dissection:
         return (kind, names, shapes), columns
 
     def _meets(self, objects: Sequence[Any]) -> bool:
-        """Tell whether some of these are the same object, or one that is elsewhere too, and so would become two."""
+        """Return whether one of these objects occurs more than once, so that unpacking would duplicate it."""
         before = len(self._met)
         self._met.update(map(id, objects))
         return len(self._met) < before + len(objects)
@@ -133,23 +133,23 @@ class _Dissection:
 def _rows(kind: type, objects: Sequence[Any]) -> tuple[tuple[str, ...], Sequence[tuple[Any, ...]]]:
     """Return the names of the attributes of objects (none for tuples), and a row of values for each object.
 
-    There are no rows where objects of one class differ in what they have.
+    There are no rows if the objects have different attributes.
     """
     if kind is tuple or _is_named_tuple(kind):
         return (), objects if len(set(map(len, objects))) == 1 else ()
     if _is_simple(kind):
         attributes = list(map(vars, objects))
         names = tuple(attributes[0])
-        # The same ones in the same order, which is that of whoever goes through them.
+        # The same names in the same order, because the order of `__dict__` is observable.
         if len(set(map(tuple, attributes))) == 1 and names and _are_just_set(kind, names):
             rows = map(itemgetter(*names), attributes)
-            # A single name gives the values without a row around them.
+            # With a single name, itemgetter returns the value itself and not a tuple.
             return names, list(rows if len(names) > 1 else zip(rows, strict=True))
     return (), ()
 
 
 def _put_together(shape: Any, columns: Any) -> list[Any]:
-    """Return the objects that were taken apart."""
+    """Return the objects that were split into columns."""
     if shape is None:
         return columns if isinstance(columns, list) else list(columns)
     kind, names, shapes = shape
@@ -162,14 +162,14 @@ def _put_together(shape: Any, columns: Any) -> list[Any]:
 
 
 class _Named(NamedTuple):
-    """Stands for all classes of named tuples: their methods have the same code."""
+    """A reference for all classes of named tuples: their methods share the same code."""
 
     value: Any
 
 
 @lru_cache(maxsize=1000)
 def _is_named_tuple(kind: type) -> bool:
-    """Tell whether there is nothing to an object but what it holds as a tuple."""
+    """Return whether objects of this class have no data besides the items of the tuple."""
     return (
         kind.__bases__ == (tuple,)
         and _code(kind, "__getnewargs__") is _code(_Named, "__getnewargs__")
@@ -184,7 +184,7 @@ def _code(kind: type, method: str) -> Any:
 
 @lru_cache(maxsize=1000)
 def _is_simple(kind: type) -> bool:
-    """Tell whether all there is to an object is its `__dict__`, also for pickle."""
+    """Return whether objects of this class have no data besides their `__dict__`, also for pickle."""
     return (
         _has_usual(kind, "__new__")
         and kind.__basicsize__ - _room_for(kind) == object.__basicsize__
@@ -195,7 +195,7 @@ def _is_simple(kind: type) -> bool:
 
 
 def _room_for(kind: type) -> int:
-    """Return how much of an object is for its dictionary and its weak references, where these are in the object."""
+    """Return the size of the pointers to the dictionary and the weak references, if they are in the object itself."""
     pointer = tuple.__itemsize__
     return pointer * ((kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0))
 
@@ -205,20 +205,20 @@ def _pickles_as_usual(kind: type) -> bool:
 
 
 def _has_usual(kind: type, *names: str) -> bool:
-    """Tell whether a class has left these as they are."""
+    """Return whether a class does not override these methods of `object`."""
     return all(getattr(kind, name) is getattr(object, name) for name in names)
 
 
 @lru_cache(maxsize=1000)
 def _maker(kind: type, names: tuple[str, ...]) -> Callable[[Iterable[tuple[Any, ...]]], list[Any]]:
-    """Return what makes objects of rows, without calling anything of the user's."""
+    """Return a function that creates objects from rows, without calling user code."""
     loop = GeneratedLoop("rows")
     loop.line("made = []")
     with loop.block("for row in rows:"):
         loop.line(f"each = {loop.name(object.__new__, 'new')}({loop.name(kind, 'kind')})")
         if _has_usual(kind, "__setattr__"):
             loop.line("".join(f"each.{name}, " for name in names) + "= row")
-        else:  # That of a frozen dataclass, say, which pickle does not ask either.
+        else:  # For example a frozen dataclass; pickle bypasses its `__setattr__`, too.
             put = loop.name(object.__setattr__, "put")
             for at, name in enumerate(names):
                 loop.line(f"{put}(each, {name!r}, row[{at}])")
@@ -229,10 +229,10 @@ def _maker(kind: type, names: tuple[str, ...]) -> Callable[[Iterable[tuple[Any, 
 
 @lru_cache(maxsize=1000)
 def _are_just_set(kind: type, names: tuple[str, ...]) -> bool:
-    """Tell whether to set these attributes, by lines of source that have their names, does nothing else."""
+    """Return whether these attributes can be set by generated source, without side effects."""
     return all(
         type(name) is str
-        # Python takes other letters for their likes, and has a meaning of its own for names such as `__debug__`.
+        # Python normalizes non-ASCII identifiers, and names such as `__debug__` have a special meaning.
         and name.isascii()
         and name.isidentifier()
         and not iskeyword(name)

@@ -1,7 +1,7 @@
-"""How the plan reaches the processes that run user code.
+"""The plan file, for the processes that run user code.
 
-It is a file of JSON: how the application is built, which each process does by itself, and what else
-driver and workers have to agree on.
+It is JSON: how to build the application, which each process does itself, and what else driver and workers have to agree
+on.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from wallaroo.engine.plan import Layout, Plan
 from wallaroo.errors import WallarooError
 from wallaroo.files import write_atomically
 from wallaroo.notices import Notice
-from wallaroo.program import build, import_path, make_importable
+from wallaroo.program import apply_import_settings, build, import_path
 
 _NOT_PLAIN = {"application", "layout", "serialize", "deserialize", "program"}
-"""What of a plan is made anew in each process, or is more than plain data."""
+"""The fields of a plan that are rebuilt in each process, or are not plain data."""
 
-_MOST_FILES = 1000
-_MOST_BYTES = 16 << 20
+_MAX_FILES = 1000
+_MAX_BYTES = 16 << 20
 _NAMED = 5
 
 
-def make_importable_as_in(plan: Path) -> None:
-    """Make the modules importable here that were importable where the plan was written."""
-    make_importable(json.loads(plan.read_bytes()))
+def apply_import_settings_of(plan: Path) -> None:
+    """Make the modules importable here that were importable in the process that wrote the plan."""
+    apply_import_settings(json.loads(plan.read_bytes()))
 
 
 @dataclass(frozen=True)
 class PlanRef:
-    """A plan in a file of the application's own directory, read once by each worker process."""
+    """A plan in a file in the application's directory, read once by each worker process."""
 
     path: str
     digest: str
     parcel: bytes = field(default=b"", repr=False, compare=False)
-    """What is in the file, for workers on machines that do not have it."""
+    """The contents of the file, for workers on machines that do not have it."""
 
     @classmethod
     def write(cls, plan: Plan, path: Path) -> PlanRef:
@@ -54,11 +54,11 @@ class PlanRef:
         return cls(str(path), hashlib.sha256(parcel).hexdigest())
 
     def with_parcel(self) -> PlanRef:
-        """Return a reference that brings the plan along."""
+        """Return a reference that includes the plan."""
         return replace(self, parcel=Path(self.path).read_bytes())
 
     def load(self) -> Plan:
-        """Return the plan; the application in it is built here, the first time."""
+        """Return the plan; the first call builds its application."""
         return _load_plan(self)
 
 
@@ -71,7 +71,7 @@ def _packed(plan: Plan) -> bytes:
 
 @lru_cache(maxsize=2)
 def _load_plan(ref: PlanRef) -> Plan:
-    # It is meant for this process: programs that user code starts find what is beside them, as ever.
+    # It is meant for this process only: programs that user code starts import modules from their own folder, as usual.
     os.environ.pop("PYTHONSAFEPATH", None)
     parcel = ref.parcel or Path(ref.path).read_bytes()
     if hashlib.sha256(parcel).hexdigest() != ref.digest:
@@ -82,17 +82,17 @@ def _load_plan(ref: PlanRef) -> Plan:
 
 
 def own_serializers(module: ModuleType | None) -> tuple[Any, Any]:
-    """Return the application's own `serialize` and `deserialize`, where its module defines them."""
+    """Return the application's own `serialize` and `deserialize`, if its module defines them."""
     own = [getattr(module, name, None) for name in ("serialize", "deserialize")]
     defined = all(callable(f) and not getattr(f, "__module__", "").startswith("wallaroo.") for f in own)
     return (own[0], own[1]) if defined else (None, None)
 
 
 def bundle_modules(target: Path, program: str, notice: Notice) -> Path | None:
-    """Zip the modules that come from source folders, for workers on machines that do not have these folders.
+    """Zip the modules from source folders, for workers on machines that do not have these folders.
 
-    These are the modules that have been imported, and those beside the module `program`, as a step may import one only
-    when it runs. Installed packages are left out: every machine of a cluster has its own.
+    These are the modules that have been imported, and those in the folder of the module `program`, as a step may import
+    a module only when it runs. Installed packages are left out: every machine of a cluster has its own.
     """
     roots = [Path(entry) for entry in import_path() if _is_source_folder(entry)]
     files: dict[str, Path] = {}
@@ -113,22 +113,22 @@ def bundle_modules(target: Path, program: str, notice: Notice) -> Path | None:
 
 
 def _files_of(path: Path) -> dict[str, Path]:
-    """Return the files of a module, or of a package with all that is in it, by their names in the bundle."""
+    """Return the files of a module, or of a package with all its contents, by their names in the bundle."""
     found = path.rglob("*.py") if path.is_dir() else [path]
-    # Editors leave links that lead nowhere.
+    # Editors create dangling symbolic links.
     return {str(each.relative_to(path.parent)): each for each in found if each.is_file() and os.access(each, os.R_OK)}
 
 
 def _add_unimported(files: dict[str, Path], program: ModuleType, roots: list[Path], notice: Notice) -> None:
-    """Add what is beside the program and was not imported so far, unless that is more than belongs to a program."""
+    """Add modules in the program's folder that have not been imported, up to a limit of files and bytes."""
     source = _source_file(program)
     root = None if source is None else _root_of(program.__name__, source)
     if root not in roots:
         return
     left_out = []
-    number, room = _MOST_FILES, _MOST_BYTES
+    number, room = _MAX_FILES, _MAX_BYTES
     for path in sorted(root.iterdir()):
-        # What is installed under the same name is not to be hidden there, as it is not here.
+        # It must not shadow an installed module there that it does not shadow here.
         if path.name in files or not _is_imported_from(path):
             continue
         more = {name: file for name, file in _files_of(path).items() if name not in files}
@@ -146,7 +146,7 @@ def _add_unimported(files: dict[str, Path], program: ModuleType, roots: list[Pat
 
 
 def _is_imported_from(path: Path) -> bool:
-    """Tell whether a module or package would be imported from here, and not from elsewhere, by its name."""
+    """Return whether importing the name of this module or package would import this file."""
     source = path / "__init__.py" if path.is_dir() else path
     if source.suffix != ".py" or not path.stem.isidentifier() or not source.is_file():
         return False
@@ -160,7 +160,7 @@ def _is_imported_from(path: Path) -> bool:
 def _is_source_folder(entry: str) -> bool:
     installed = {os.path.abspath(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)}  # noqa: PTH100
     inside = any(entry == prefix or entry.startswith(prefix + os.sep) for prefix in installed)
-    # What was installed for one user only lies elsewhere.
+    # Per-user installations are in another folder.
     inside = inside or not {"site-packages", "dist-packages"}.isdisjoint(Path(entry).parts)
     return not inside and Path(entry).is_dir()
 
@@ -173,7 +173,7 @@ def _source_file(module: ModuleType) -> Path | None:
 
 
 def _root_of(module: str, source: Path) -> Path | None:
-    """Return the folder from which `module` was imported: folders of the import path may lie inside each other."""
+    """Return the folder from which `module` was imported: folders of the import path may be nested."""
     names = module.split(".") + ["__init__"] * (source.stem == "__init__")
     folder = source.with_suffix("")
     return folder.parents[len(names) - 1] if list(folder.parts[-len(names) :]) == names else None

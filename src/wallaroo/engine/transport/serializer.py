@@ -1,4 +1,4 @@
-"""Packs messages and states for their way between workers and into files."""
+"""Serializes messages and states, to be sent between workers and stored in files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from wallaroo.engine.transport.packing import pack, pack_plain, unpack
 
 
 class Serializer:
-    """Packs messages and states for their way between workers and into the files of states.
+    """Serializes messages and states, to be sent between workers and stored in state files.
 
-    With pickle as it is, or with the application's own `serialize` and `deserialize` for each message and state.
+    Uses pickle, or the application's own `serialize` and `deserialize` for each message and state.
 
     >>> Serializer().load_messages(Serializer().dump_messages({"a": [1, 2]}))
     {'a': [1, 2]}
@@ -33,7 +33,7 @@ class Serializer:
 
     @property
     def own(self) -> bool:
-        """Return whether it is the application's own code that packs."""
+        """Return whether the application has its own `serialize`."""
         return self._serialize is not None
 
     def dump(self, obj: Any) -> bytes:
@@ -54,7 +54,7 @@ class Serializer:
         return pack(list(messages), list(map(len, messages.values())), flat)
 
     def dump_plain_messages(self, messages: dict[Any, list[Any]]) -> bytes | None:
-        """Return the same where all messages and keys are of a kind that is sure to be loaded again, else None."""
+        """Return the same if all messages and keys are plain, so that loading cannot fail; otherwise None."""
         if self._serialize is not None:
             return None
         flat = list(chain.from_iterable(messages.values()))

@@ -1,7 +1,7 @@
-"""How a task talks to the driver: what a block has put out, what has been saved or has changed, what went wrong.
+"""The channel from a task to the driver: outputs of blocks, reports of saved or changed state, and failures.
 
-One connection for each task of a stage, for the time of an epoch. Frames have a kind, a block number and a length. The
-driver answers a hello with where to begin and the heads of the task's buckets, and a `saved` when all is committed.
+Each task has one connection. Frames have a kind, a block number and a length. The driver answers the hello with the
+first block and the heads of the task's buckets, and nothing else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import suppress
 from struct import Struct
 from typing import Any, NamedTuple
 
-from wallaroo.channels import HELLO_SECONDS, dial, receive_exactly
+from wallaroo.channels import HELLO_TIMEOUT_SECONDS, dial, receive_exactly
 from wallaroo.connectors.output_block import Body
 from wallaroo.engine.failure import failure_of
 from wallaroo.engine.state_heads import BucketName, StoredHead
@@ -23,11 +23,11 @@ from wallaroo.engine.transport.worker_notes import NO_CARE, Care
 
 FRAME = Struct("<BqI")
 HELLO, OUTPUT, SAVED, FAILED, DONE, ENOUGH = range(6)
-LONGEST_HELLO = 4096
+MAX_HELLO_BYTES = 4096
 
 
 class Welcome(NamedTuple):
-    """The driver's answer to a task: the first block of the epoch, the heads of its buckets, what is dangerous."""
+    """The driver's answer to a task: the first block, the heads of its buckets, and which calls are dangerous."""
 
     start: int
     heads: dict[BucketName, StoredHead]
@@ -35,9 +35,9 @@ class Welcome(NamedTuple):
 
 
 class TaskChannel:
-    """A task's line to the driver; `note` is the name of the process's file of notes, where it has one."""
+    """A task's connection to the driver; `note` is the name of the file with the process's notes, if it has one."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - which task it is
+    def __init__(  # noqa: PLR0913, PLR0917 - the identity of the task
         self, address: str, token: str, attempt: str, level: int, partition: int, note: str = ""
     ) -> None:
         self._socket = dial(address)
@@ -53,7 +53,7 @@ class TaskChannel:
         self.welcome = Welcome(answer["start"], heads, Care.from_json(answer["care"]))
 
     def output(self, block: int, share: bytes) -> None:
-        """Hand in what a partition has put out for a block."""
+        """Send the outputs of a partition for a block."""
         self._send(OUTPUT, block, share)
 
     def saved(
@@ -63,22 +63,22 @@ class TaskChannel:
         heads: Mapping[BucketName, StoredHead],
         letters: Sequence[Letter] = (),
     ) -> None:
-        """Say that all before `block` is computed and on the disk: of each source, as far as this task has seen."""
+        """Report that everything before `block` is computed and durable, with the ends of the sources seen here."""
         changed = [[*name, head.as_json()] for name, head in heads.items()]
         report = {"ends": list(ends.items()), "heads": changed, "letters": letters}
         self._send(SAVED, block, json.dumps(report).encode())
 
     def enough_changed(self, block: int) -> None:
-        """Say that so much state has changed that the epoch of `block` is to end."""
+        """Report that so much state has changed that the epoch of `block` should end."""
         self._send(ENOUGH, block, b"")
 
     def failed(self, error: BaseException) -> None:
-        """Say why this task cannot go on."""
+        """Report why this task has failed."""
         self._send(FAILED, 0, json.dumps(failure_of(error)._asdict()).encode())
 
     def done(self) -> None:
-        """Say that this task ends well. A line that ends without a word is that of a process that has died."""
-        with suppress(OSError):  # A driver that is gone does not need to know.
+        """Report that this task ends cleanly. If the connection closes without this, the process has died."""
+        with suppress(OSError):  # The driver may already be gone.
             self._socket.sendall(FRAME.pack(DONE, 0, 0))
 
     def _send(self, kind: int, block: int, body: Body) -> None:
@@ -88,17 +88,17 @@ class TaskChannel:
     def _line(self) -> bytes:
         line = self._stream.readline()
         if not line.endswith(b"\n"):
-            raise ConnectionError("the driver has closed the line")
+            raise ConnectionError("the driver has closed the connection")
         return line
 
     def close(self) -> None:
-        """Close the line."""
+        """Close the connection."""
         self._stream.close()
         self._socket.close()
 
 
 def read_frame(stream: Any) -> tuple[int, int, bytes] | None:
-    """Return the next frame, None at the end."""
+    """Return the next frame, None at the end of the stream."""
     head = stream.read(FRAME.size)
     if len(head) < FRAME.size:
         return None
@@ -108,15 +108,15 @@ def read_frame(stream: Any) -> tuple[int, int, bytes] | None:
 
 
 def read_hello(connection: socket.socket) -> Any:
-    """Return what somebody who has connected says first.
+    """Return the hello of a new connection.
 
     Raises:
-        ValueError: It is no hello, or longer than one can be.
-        OSError: It has not come in time.
+        ValueError: It is not a hello, or it is too long.
+        OSError: It did not arrive in time.
     """
-    deadline = time.monotonic() + HELLO_SECONDS
+    deadline = time.monotonic() + HELLO_TIMEOUT_SECONDS
     kind, _, length = FRAME.unpack(receive_exactly(connection, FRAME.size, deadline))
-    if kind != HELLO or length > LONGEST_HELLO:
+    if kind != HELLO or length > MAX_HELLO_BYTES:
         raise ValueError("not a hello")
     hello = json.loads(receive_exactly(connection, length, deadline))
     connection.settimeout(None)

@@ -1,7 +1,7 @@
-"""What a worker process is at: one small file for each, in a folder of the run's, which the driver reads when it dies.
+"""What a worker process is doing: one small file per process, in the run's folder, which the driver reads if it dies.
 
-A block is noted when it begins, with one small write. Only in blocks at which a process has died is every call of user
-code noted, too.
+Each block is noted at its start, with one small write. Only in blocks in which a process has died, every call of user
+code is noted, too.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _TRACE = re.compile(rb"Fatal Python error: ([^\n]+)")
 
 
 def call_name(label: str, which: str) -> str:
-    """Return the name of a call: of the step with this label, and for which message."""
+    """Return the name of a call of the step with this label, for the message `which`."""
     return f"{label}{_BEHIND_LABEL}{which}"
 
 
 def step_of(call: str) -> str:
-    """Return the label of the step that is called.
+    """Return the label of the called step.
 
     >>> step_of(call_name("step 1 ('count' of 'words')", "17 1"))
     "step 1 ('count' of 'words')"
@@ -38,33 +38,33 @@ def step_of(call: str) -> str:
 
 
 class Note(NamedTuple):
-    """What a process has written down."""
+    """What a process has noted."""
 
     block: int
-    """The block that it had begun last."""
+    """The block that it had started last."""
     call: str
-    """The call of user code that it was at; empty where it was at none, or took no notes of them."""
+    """The call of user code that was running; empty if there was none, or calls were not noted."""
     last_words: str
-    """How Python said that it died, where it could."""
+    """The reason in Python's fatal error message, if it could write one."""
 
 
 class Care(NamedTuple):
-    """What a task has to be careful with, because of what processes have died at."""
+    """The precautions of a task in blocks in which processes have died."""
 
     blocks: frozenset[int]
     """The blocks in which it has to note every call."""
     calls: Mapping[int, Mapping[str, str]]
-    """By block: the calls that it must not make, with the last words of those who did."""
+    """By block: the calls that it must not make, with the fatal error of the processes that made them."""
     first_calls: Mapping[int, Mapping[str, str]]
-    """The same for the first stage, which any task may run again to find out where a message came from."""
+    """The same for the first stage, which any task may run again to find the origin of a message."""
 
     def as_json(self) -> list[Any]:
-        """Return it as something that JSON can tell."""
+        """Return data that can be written as JSON."""
         return [sorted(self.blocks), list(self.calls.items()), list(self.first_calls.items())]
 
     @classmethod
     def from_json(cls, data: list[Any]) -> Self:
-        """Return what `as_json` gave.
+        """Return the object that `as_json` was called on.
 
         >>> care = Care(frozenset({7}), {7: {"call": "words"}}, {})
         >>> Care.from_json(care.as_json()) == care
@@ -78,7 +78,7 @@ NO_CARE = Care(frozenset(), {}, {})
 
 
 class WorkerNote:
-    """The file of one process. Where there is no room for it, or no folder, nothing is written down."""
+    """The file of one process. Without a folder, or on a full disk, nothing is noted."""
 
     def __init__(self, folder: Path | None) -> None:
         self.name = uuid.uuid4().hex
@@ -87,15 +87,15 @@ class WorkerNote:
             return
         with suppress(OSError):
             self._file = os.open(folder / self.name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            # From here on there is room for what is written before the trace.
+            # Allocates the space for everything that is written before the trace.
             self._write(b"\n" * _TRACE_AT, 0)
 
     def begin(self, block: int) -> None:
-        """Write down which block is about to be computed."""
+        """Note which block is about to be computed."""
         self._write(b"%d\n" % block, 0)
 
     def call(self, text: str) -> None:
-        """Write down which call is about to be made."""
+        """Note which call is about to be made."""
         data = text.encode("utf-8", "backslashreplace")
         if len(data) > _LONGEST_CALL:
             digest = hashlib.blake2b(data, digest_size=16).hexdigest().encode()
@@ -103,11 +103,11 @@ class WorkerNote:
         self._write(data + b"\n", _CALL_AT)
 
     def no_call(self) -> None:
-        """Write down that the call has come back."""
+        """Note that the call has returned."""
         self._write(b"\n", _CALL_AT)
 
     def file_for_trace(self) -> int | None:
-        """Return where Python may write its last words."""
+        """Return the file descriptor for Python's fatal error message."""
         if self._file is not None:
             os.ftruncate(self._file, _TRACE_AT)
             os.lseek(self._file, _TRACE_AT, os.SEEK_SET)
@@ -123,7 +123,7 @@ class WorkerNote:
 
 
 def take_note(folder: Path, name: str) -> Note | None:
-    """Return what a process that is gone has left, and remove it; None where it has left nothing."""
+    """Return the note of a process that has died, and remove it; None if there is none."""
     if not _WHOLE_NAME.fullmatch(name):
         return None
     path = folder / name

@@ -1,4 +1,4 @@
-"""A durable log of messages: one process appends, any number read; `log_format` describes its files."""
+"""A durable log of messages: one process appends, any number of processes read; `format` describes its files."""
 
 from __future__ import annotations
 

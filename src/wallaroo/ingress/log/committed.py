@@ -1,4 +1,4 @@
-"""A note, in a source's folder, of the position up to which its messages are processed."""
+"""A file in a source's folder with the position up to which its messages are committed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DIGITS = 20
 
 
 def read_committed(directory: Path) -> int:
-    """Return what is noted in `directory`; a note that is not there, or cannot be read, stands for 0."""
+    """Return the committed position in `directory`; 0 if the file is missing or cannot be parsed."""
     try:
         text = (directory / _NAME).read_bytes()
     except FileNotFoundError:
@@ -24,7 +24,7 @@ def read_committed(directory: Path) -> int:
 
 
 def note_committed(directory: Path, index: int) -> None:
-    """Note a position; the note has always the same size, so a crash leaves the old one or the new one."""
+    """Write a position; the file always has the same size, so a crash leaves the old one or the new one."""
     file = os.open(directory / _NAME, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         os.pwrite(file, b"%0*d\n" % (_DIGITS, index), 0)

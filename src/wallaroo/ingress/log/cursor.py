@@ -1,7 +1,7 @@
-"""Reads a log range after range, as blocks of the sequence ask for them: mostly the one behind the last.
+"""Reads a log range by range, as blocks of the sequence request them: mostly each range follows the last one.
 
-What a `LogReader` looks up for each range anew, a cursor remembers: the open files of the segment, and where it was.
-Whatever is not as it goes on most of the time, a new segment or a lost message, is left to the `LogReader`.
+A `LogReader` looks everything up again for each range. A cursor remembers the open files of the segment and its
+position in it. The uncommon cases, such as a new segment or a lost message, are left to the `LogReader`.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from wallaroo.ingress.log.reader import LogReader, pieces_of, read_piece
 
 _RECORDS_AT_ONCE = 64
 _LOOKED_AT = 4096
-"""How many records are looked at, from where the cursor was, before the range is looked up."""
+"""How many records are scanned from the cursor's position before the range is looked up."""
 
 
 class _Place(NamedTuple):
-    """A block of a segment: its number, and where its data begin."""
+    """A block of a segment: its number, and the offset of its data."""
 
     number: int
     data_start: int
 
 
 class LogCursor:
-    """The reading side of a log, for one reader that goes on and on."""
+    """The reading side of a log, for one sequential reader."""
 
     def __init__(self, directory: Path) -> None:
         self._log = LogReader(directory)
         self._files = ExitStack()
-        weakref.finalize(self, self._files.close)  # Nobody tells a worker that it is not needed any more.
+        weakref.finalize(self, self._files.close)  # A worker is not told when it is no longer needed.
         self._blocks: BlockIndex | None = None
         self._data = self._ends = -1
         self._at = _Place(0, 0)
 
     def read(self, first: int, end: int) -> Iterator[tuple[int, list[bytes]]]:
-        """Yield messages `first` to `end` in the pieces that `LogReader.read` gives; those that are lost are left out.
+        """Yield messages `first` to `end` in the same pieces as `LogReader.read`, without those that are lost.
 
         Raises:
-            LogCorruptError: Some of the messages are damaged or gone.
+            LogCorruptError: Some of the messages are damaged or missing.
         """
         found = self._pieces(first, end)
         if found is not None:
@@ -53,12 +53,12 @@ class LogCursor:
         self._open_near(end)
 
     def close(self) -> None:
-        """Close the files; the next read opens them again."""
+        """Close the files; the next read reopens them."""
         self._files.close()
         self._blocks = None
 
     def _pieces(self, first: int, end: int) -> list[tuple[int, list[bytes]]] | None:
-        """Return the messages where they are where they were expected, None where they have to be looked up."""
+        """Return the messages if they are where they are expected, None if they have to be looked up."""
         blocks = self._blocks
         if blocks is None:
             return None
@@ -77,7 +77,7 @@ class LogCursor:
         return pieces
 
     def _between(self, blocks: BlockIndex, first: int, end: int) -> tuple[_Place, list[Block]] | None:
-        """Return the records of the messages `first` to `end`, and where they begin."""
+        """Return the records of the messages `first` to `end`, and where they start."""
         number, data_start = self._at
         begin: _Place | None = None
         records: list[Block] = []
@@ -96,7 +96,7 @@ class LogCursor:
         return None
 
     def _open_near(self, index: int) -> None:
-        """Open the segment that `index` is in, or will be."""
+        """Open the segment that contains `index`, or will contain it."""
         starts = [start for start in segment_starts(self._log.directory) if start <= index]
         if not starts:
             return
@@ -108,7 +108,7 @@ class LogCursor:
                     file = self._files.enter_context(getattr(self._blocks.paths, name).open("rb", buffering=0))
                     setattr(self, f"_{name}", file.fileno())
             except FileNotFoundError:
-                self.close()  # Deleted since it was listed; nobody needs it.
+                self.close()  # Deleted since it was listed, so it is no longer needed.
                 return
         self._blocks.refresh()
         number = self._blocks.find(index)

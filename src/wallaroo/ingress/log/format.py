@@ -1,14 +1,14 @@
-"""What the files of a log look like, and how to find one's way in them.
+"""The file format of a log, and lookups in it.
 
 A log is a directory of segments. A segment is three files, named by the index of its first message:
 
 - `.data`: the payloads, back to back;
 - `.ends`: for each message the offset in `.data` where it ends, 4 bytes, little-endian;
-- `.blocks`: a record for each append. It is written last and makes the append count: what the other two
-  files hold beyond the last valid record was never accepted.
+- `.blocks`: a record for each append. It is written last and commits the append: whatever the other two files
+  hold beyond the last valid record was never accepted.
 
-Block records have a fixed size and ascend, so a position is found by bisection in the file itself: nobody
-has to keep an index of a long log in memory or to read one from its beginning.
+Block records have a fixed size and are in ascending order, so a position is found by bisection in the file itself,
+without an index in memory and without reading the log from its start.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RECORD_SIZE = _FIELDS.size + _CHECKSUM.size
 
 
 LOST_FILE = "lost"
-"""The file that says which messages a log has lost at what was then its end: a line `from to` for each time."""
+"""The file that lists which messages a log has lost at what was then its end: a line `from to` for each loss."""
 
 
 def lost_ranges(directory: Path) -> list[tuple[int, int]]:
@@ -52,29 +52,29 @@ def lost_ranges(directory: Path) -> list[tuple[int, int]]:
         noted = (directory / LOST_FILE).read_text(errors="replace")
     except FileNotFoundError:
         return []
-    # A line that a crash has torn was not finished, and is written again.
+    # A line torn by a crash is incomplete, and is written again.
     lines = re.findall(r"^(\d+) (\d+)\n", noted, re.MULTILINE)
     return [(int(low), int(high)) for low, high in lines]
 
 
 def past_lost(directory: Path, index: int) -> int:
-    """Return the first index from `index` on that is not known to be lost."""
+    """Return the first index at or after `index` that is not known to be lost."""
     for low, high in sorted(lost_ranges(directory)):
         if low <= index < high:
             index = high
     return index
 
 
-def is_noted(directory: Path, first: int, end: int) -> bool:
-    """Tell whether it is known that the messages from `first` to `end` are lost."""
+def is_known_lost(directory: Path, first: int, end: int) -> bool:
+    """Return whether the messages from `first` to `end` are known to be lost."""
     return past_lost(directory, first) >= end
 
 
 def note_lost(directory: Path, first: int, end: int) -> None:
-    """Write down that the messages from `first` to `end` are lost; it is on the disk when this returns."""
+    """Record that the messages from `first` to `end` are lost; the record is durable when this returns."""
     file = os.open(directory / LOST_FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND, FILE_MODE)
     try:
-        # The torn end of a line would turn into a note of its own, of messages that are not lost.
+        # Appended to a torn line, the record would name messages that are not lost.
         os.ftruncate(file, os.pread(file, os.fstat(file).st_size, 0).rfind(b"\n") + 1)
         os.write(file, b"%d %d\n" % (first, end))
         os.fsync(file)
@@ -84,22 +84,22 @@ def note_lost(directory: Path, first: int, end: int) -> None:
 
 
 class LogCorruptError(WallarooError):
-    """A part of a log that somebody asked for is damaged or gone."""
+    """A requested part of a log is damaged or missing."""
 
 
-WAY_OUT = "Restore the log from a copy, or go on without these messages: --skip-damaged keeps what is left of them."
+REMEDY = "Restore the log from a copy, or go on without these messages: --skip-damaged keeps what is left of them."
 
 
 def damaged_messages(data: Path, first: int, end: int) -> LogCorruptError:
     """Return the error for messages that do not match their checksum."""
     return LogCorruptError(
         f"The log file {data} (or {data.stem}.ends or {data.stem}.blocks beside it) is damaged: the messages from "
-        f"{first} to {end} do not match their checksum. {WAY_OUT}"
+        f"{first} to {end} do not match their checksum. {REMEDY}"
     )
 
 
 class Block(NamedTuple):
-    """What one append added: `size` messages from index `first`, whose data end at offset `data_end`."""
+    """What one append added: `size` messages from index `first`, whose data ends at offset `data_end`."""
 
     first: int
     size: int
@@ -114,13 +114,13 @@ class Block(NamedTuple):
 
 
 def pack_block(block: Block) -> bytes:
-    """Return the record of a block, with a checksum of the record itself at its end."""
+    """Return the record of a block, followed by a checksum of the record itself."""
     fields = _FIELDS.pack(*block)
     return fields + _CHECKSUM.pack(crc32(fields))
 
 
 def unpack_block(record: bytes | memoryview) -> Block | None:
-    """Return the block of a record, or None where the record is torn or damaged.
+    """Return the block of a record, or None if the record is torn or damaged.
 
     >>> block = Block(first=7, size=2, data_end=100, arrival_ns=1, checksum=2)
     >>> unpack_block(pack_block(block)) == block
@@ -143,7 +143,7 @@ def block_checksum(data: bytes | memoryview, ends: bytes | memoryview) -> int:
 
 
 def pack_ends(offsets: array[int]) -> bytes:
-    """Return end offsets as they stand in the file."""
+    """Return end offsets in the file's byte order."""
     if sys.byteorder == "big":
         offsets.byteswap()
     return offsets.tobytes()
@@ -163,14 +163,14 @@ def unpack_ends(ends: bytes | memoryview) -> array[int]:
 
 
 class SegmentPaths(NamedTuple):
-    """The three files of a segment, in the order in which they are made."""
+    """The three files of a segment, in the order in which they are created."""
 
     data: Path
     ends: Path
     blocks: Path
 
     def unlink(self) -> None:
-        """Delete the segment. The blocks go first: without them nobody takes the rest for a segment."""
+        """Delete the segment. The blocks are deleted first: without them the other files are not a segment."""
         for path in reversed(self):
             path.unlink(missing_ok=True)
 
@@ -182,7 +182,7 @@ def segment_paths(directory: Path, start: int) -> SegmentPaths:
 
 
 def segment_starts(directory: Path, suffix: str = ".blocks") -> list[int]:
-    """Return the first index of each segment, ascending; nothing where there is no such directory."""
+    """Return the first index of each segment, ascending; an empty list if there is no such directory."""
     try:
         names = os.listdir(directory)  # noqa: PTH208 - a Path for each name would cost more than the listing.
     except FileNotFoundError:
@@ -192,7 +192,7 @@ def segment_starts(directory: Path, suffix: str = ".blocks") -> list[int]:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names of a directory's files survive a power failure."""
+    """Make the entries of a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -203,7 +203,7 @@ def sync_directory(directory: Path) -> None:
 class BlockIndex:
     """The blocks of one segment, looked up in its file.
 
-    A writer may append meanwhile: the blocks are those that were committed when this object was made.
+    A writer may append concurrently: the blocks are those that were committed when this object was created.
     """
 
     def __init__(self, directory: Path, start: int) -> None:
@@ -213,7 +213,7 @@ class BlockIndex:
         self.refresh()
 
     def refresh(self) -> None:
-        """Take in what the writer has appended meanwhile."""
+        """Include what the writer has appended since."""
         self._count = os.fstat(self._file.fileno()).st_size // RECORD_SIZE
         while self._count and self._at(self._count - 1) is None:
             self._count -= 1
@@ -242,7 +242,7 @@ class BlockIndex:
         return found
 
     def blocks(self, low: int, high: int) -> list[Block]:
-        """Return the blocks number `low` to `high`, without `high`."""
+        """Return the blocks `low` to `high`, without `high`."""
         records = memoryview(os.pread(self._file.fileno(), (high - low) * RECORD_SIZE, low * RECORD_SIZE))
         found = []
         for position in range(0, (high - low) * RECORD_SIZE, RECORD_SIZE):
@@ -253,9 +253,9 @@ class BlockIndex:
         return found
 
     def following(self, number: int, at_once: int, most: int) -> Iterator[Block]:
-        """Yield the blocks from `number` on, those that have come since, too, up to `most` of them.
+        """Yield up to `most` blocks from `number` on, including those that were appended since.
 
-        It ends with the first that is not written completely, or damaged.
+        Stops at the first one that is incomplete or damaged.
         """
         for low in range(number, number + most, at_once):
             records = memoryview(os.pread(self._file.fileno(), at_once * RECORD_SIZE, low * RECORD_SIZE))
@@ -271,19 +271,19 @@ class BlockIndex:
         return self.block(self._count - 1).end if self._count else self.start
 
     def first(self, number: int) -> int:
-        """Return the index at which block `number` begins, or would begin if it came next."""
+        """Return the index at which block `number` starts, or would start if it were appended next."""
         return self.block(number - 1).end if number else self.start
 
     def data_start(self, number: int) -> int:
-        """Return the offset in `.data` at which block `number` begins, or would begin if it came next."""
+        """Return the offset in `.data` at which block `number` starts, or would start if it were appended next."""
         return self.block(number - 1).data_end if number else 0
 
     def find(self, index: int) -> int:
-        """Return the number of the first block that begins at or after message `index`."""
+        """Return the number of the first block that starts at or after message `index`."""
         return bisect_left(range(self._count), index, key=lambda number: self.block(number).first)
 
     def weight(self, number: int) -> int:
-        """Return the bytes on disk in front of block `number`: payloads and end offsets."""
+        """Return the bytes on disk before block `number`: payloads and end offsets."""
         if not number:
             return 0
         before = self.block(number - 1)
@@ -296,5 +296,5 @@ class BlockIndex:
         high = f"message {after.first - 1}" if after else "an unknown message"
         return LogCorruptError(
             f"The log file {self.paths.blocks} is damaged: the record of its block {number}, from message "
-            f"{low} to {high}, does not match its checksum. {WAY_OUT}"
+            f"{low} to {high}, does not match its checksum. {REMEDY}"
         )

@@ -9,9 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-import numpy as np
-import pyarrow as pa
-
 from wallaroo.ingress.log.format import (
     OFFSET_SIZE,
     Block,
@@ -28,17 +25,17 @@ if TYPE_CHECKING:
 
 
 PIECE_BYTES = 1 << 19
-"""How much `LogReader.read` takes from the disk at a time, as long as a block is not larger."""
+"""How much `LogReader.read` reads from disk at a time, unless a block is larger."""
 
 _RECORDS_AT_ONCE = 4096
 
 
 class RawPiece(NamedTuple):
-    """Neighbouring messages as the log's files have them: the index of the first, and what is read of the files."""
+    """Adjacent messages in the log's own format: the index of the first, and the bytes of both files."""
 
     first: int
     data_start: int
-    """Where `data` begins in its file."""
+    """The offset of `data` in its file."""
     ends: bytes
     data: bytes
 
@@ -49,16 +46,13 @@ class RawPiece(NamedTuple):
 
     def messages(self) -> list[bytes]:
         """Return the messages."""
-        # Processes that only ask where a log ends do without Arrow.
-        from wallaroo.ingress.log.reader import cut_messages  # noqa: PLC0415
-
         return cut_messages(self.data, self.ends, self.data_start)
 
 
 class LogReader:
     """The reading side of a log.
 
-    It keeps nothing but the directory's name: to make one or to send one to another process costs nothing.
+    It holds only the directory's name, so it is cheap to create or to pickle.
     A log whose directory does not exist yet is empty.
     """
 
@@ -66,14 +60,14 @@ class LogReader:
         self.directory = Path(directory)
 
     def end(self) -> int:
-        """Return the index after the last message that was committed."""
+        """Return the index after the last committed message."""
         starts = segment_starts(self.directory)
         while starts:
             try:
                 with BlockIndex(self.directory, starts[-1]) as blocks:
                     return blocks.end
             except FileNotFoundError:
-                # The writer skipped ahead and deleted the segment since we listed it.
+                # The writer skipped ahead and deleted the segment after it was listed.
                 starts = segment_starts(self.directory)
         return 0
 
@@ -83,10 +77,10 @@ class LogReader:
             return sum(span.data_bytes() for span in found.spans)
 
     def limit(self, start: int, max_bytes: int, end: int | None = None) -> int:
-        """Return how far one can read from `start` so as to get at most `max_bytes` of payloads and their offsets.
+        """Return how far one can read from `start` to get at most `max_bytes` of payloads and offsets.
 
-        The answer is the end of a block, and at least that of the first block if there is one. It does not go
-        beyond `end`, or beyond what is committed where `end` is not given. What is lost counts for nothing.
+        The result is the end of a block, and at least that of the first block if there is one. It does not exceed
+        `end`, or, without `end`, what is committed. Lost messages count as zero bytes.
         """
         if end is None:
             end = self.end()
@@ -103,7 +97,7 @@ class LogReader:
         return max(start, end)
 
     def present(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the ranges of `start` to `end` that are there: all of it, but for what a power failure has taken."""
+        """Return the ranges of `start` to `end` that exist: all of it, without messages lost in a power failure."""
         ranges = [(start, end)]
         for low, high in lost_ranges(self.directory):
             pieces = [piece for a, b in ranges for piece in ((a, min(b, low)), (max(a, high), b))]
@@ -111,7 +105,7 @@ class LogReader:
         return ranges
 
     def cut(self, start: int, end: int, parts: int) -> list[tuple[int, int]]:
-        """Cut the messages from `start` to `end` into at most `parts` ranges of about the same size."""
+        """Split the messages from `start` to `end` into at most `parts` ranges of about the same size."""
         if start >= end:
             return []
         with _Range(self.directory, start, end) as found:
@@ -123,20 +117,20 @@ class LogReader:
         """Yield messages `start` to `end` in pieces of about half a MiB: an index and the payloads from it on.
 
         Raises:
-            LogCorruptError: Some of the messages are damaged or gone; those before them have been yielded.
+            LogCorruptError: Some of the messages are damaged or missing; those before them have been yielded.
         """
         for piece in self.read_raw(start, end):
             yield piece.first, piece.messages()
 
     def read_raw(self, start: int, end: int) -> Iterator[RawPiece]:
-        """Yield the same pieces as `read`, checked, but not cut into messages: for whoever passes them on."""
+        """Yield the same pieces as `read`, verified but not split into messages, to be passed on."""
         with _Range(self.directory, start, end) as found:
             for span in found.spans:
                 yield from _read_span(span)
 
 
 class _Span(NamedTuple):
-    """The blocks number `low` to `high` (without `high`) of a segment; never none."""
+    """The blocks `low` to `high` (without `high`) of a segment; never empty."""
 
     blocks: BlockIndex
     low: int
@@ -154,7 +148,7 @@ class _Span(NamedTuple):
         return self.low + _bisect(bisect_right, self, target, self.blocks.weight) - 1
 
     def first_at(self, weight: int) -> int:
-        """Return the block number in front of which the span's weight comes nearest to `weight`."""
+        """Return the block number before which the span's weight is closest to `weight`."""
         target = self.blocks.weight(self.low) + weight
         number = min(self.low + _bisect(bisect_left, self, target, self.blocks.weight), self.high)
         if number > self.low:
@@ -169,7 +163,7 @@ def _bisect(method: Callable[..., int], span: _Span, target: int, key: Callable[
 
 
 class _Range:
-    """The blocks between two positions, however many segments they lie in."""
+    """The blocks between two positions, across any number of segments."""
 
     def __init__(self, directory: Path, start: int, end: int) -> None:
         self.spans: list[_Span] = []
@@ -195,7 +189,7 @@ class _Range:
             try:
                 blocks = self._open_files.enter_context(BlockIndex(self._directory, segment))
             except FileNotFoundError:
-                continue  # Deleted since it was listed: if it was needed, the gap shows below.
+                continue  # Deleted since it was listed: if it was needed, the gap is detected below.
             low = blocks.find(position)
             if blocks.first(low) != position:
                 break
@@ -207,7 +201,7 @@ class _Range:
             raise self._missing(start, end, position)
 
     def border_at(self, weight: int) -> int:
-        """Return the border between blocks that is nearest to `weight` bytes after the start."""
+        """Return the block boundary that is closest to `weight` bytes after the start."""
         for span in self.spans:
             if weight <= span.weight():
                 return span.blocks.first(span.first_at(weight))
@@ -252,7 +246,7 @@ def _read_span(span: _Span) -> Iterator[RawPiece]:
 
 
 def pieces_of(data_start: int, records: Iterable[Block]) -> Iterator[tuple[int, list[Block]]]:
-    """Yield neighbouring blocks that are read together, with the offset of their data."""
+    """Yield adjacent blocks that are read together, with the offset of their data."""
     piece: list[Block] = []
     piece_start = data_start
     messages = 0
@@ -268,7 +262,7 @@ def pieces_of(data_start: int, records: Iterable[Block]) -> Iterator[tuple[int, 
 
 
 def read_piece(blocks: BlockIndex, data_file: int, ends_file: int, data_start: int, piece: list[Block]) -> RawPiece:
-    """Return the messages of some neighbouring blocks of a segment, whose data begin at `data_start`.
+    """Return the messages of some adjacent blocks of a segment, whose data starts at `data_start`.
 
     Raises:
         LogCorruptError: They do not match their checksums.
@@ -292,16 +286,16 @@ def _check_piece(blocks: BlockIndex, data_start: int, piece: list[Block], data: 
         low = high
 
 
-_OFFSET = np.dtype("<u4")
-
-
 def cut_messages(data: bytes, ends: bytes, data_start: int) -> list[bytes]:
-    """Return the messages in `data`, which begins at `data_start` of its file; `ends` is the part of `.ends` for it.
+    """Return the messages in `data`, which starts at `data_start` of its file; `ends` is its part of `.ends`.
 
     >>> cut_messages(b"acorn", bytes([11, 0, 0, 0, 15, 0, 0, 0]), 10)
     [b'a', b'corn']
     """
-    found = np.frombuffer(ends, _OFFSET)
+    import numpy as np  # noqa: PLC0415 - only workers cut messages; the ingress process starts faster without it
+    import pyarrow as pa  # noqa: PLC0415
+
+    found = np.frombuffer(ends, "<u4")
     offsets = np.zeros(len(found) + 1, np.int64)
     np.subtract(found, data_start, out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]

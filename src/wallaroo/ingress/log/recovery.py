@@ -1,7 +1,7 @@
-"""Puts a log in order after the process that wrote it ended, however it ended.
+"""Recovers a log after the process that wrote it has ended, cleanly or not.
 
-Segments are synced to the disk before the next one begins, so only the last one can have a tail that was not
-written completely. That tail is dropped. Damage anywhere else is reported, and repaired only if somebody says so.
+A segment is synced to disk before the next one starts, so only the last one can have an incomplete tail. That tail is
+dropped. Damage anywhere else is reported, and skipped only if the user requests it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from wallaroo.ingress.log.format import (
     FILE_MODE,
     OFFSET_SIZE,
     RECORD_SIZE,
-    WAY_OUT,
+    REMEDY,
     BlockIndex,
     LogCorruptError,
     damaged_messages,
-    is_noted,
+    is_known_lost,
     past_lost,
     segment_paths,
     segment_starts,
 )
-from wallaroo.ingress.log.repair import CheckedSegment, set_damage_aside
+from wallaroo.ingress.log.repair import CheckedSegment, quarantine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Segment:
-    """What a writer knows of a segment: its messages are `start` to `end`, without `end`."""
+    """What a writer knows about a segment: its messages are `start` to `end`, without `end`."""
 
     start: int
     end: int
@@ -52,18 +52,18 @@ class Segment:
 
 @dataclass
 class Recovered:
-    """The segments of a log in order, the last one to be written to, and in plain words what was dropped."""
+    """The segments of a log in order, the last one to be appended to, and messages about what was dropped."""
 
     segments: list[Segment]
     dropped: list[str] = field(default_factory=list)
 
 
 def recover(directory: Path, committed: int) -> Recovered:
-    """Make the log in `directory` whole and return its segments.
+    """Recover the log in `directory` and return its segments.
 
-    `committed` is the index up to which messages have been processed: segments wholly below are deleted, and
-    no index below it is given to a message again, even if the log lost its tail in a power failure. Nor is one that
-    is noted as lost: a crash may have come between the note and the segment behind it.
+    `committed` is the index up to which messages have been processed: segments entirely below it are deleted, and no
+    index below it is assigned again, even if the log lost its tail in a power failure. Nor is an index that is
+    recorded as lost: a crash may have happened between that record and the creation of the segment after it.
     """
     directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
     _remove_partial_segments(directory)
@@ -75,10 +75,10 @@ def recover(directory: Path, committed: int) -> Recovered:
     found = Recovered([_complete_segment(directory, start) for start in starts[:-1]])
     found.segments.append(_repair(directory, starts[-1], committed, found.dropped))
     for segment, following in zip(found.segments, found.segments[1:], strict=False):
-        if segment.end > following.start or not is_noted(directory, segment.end, following.start):
+        if segment.end > following.start or not is_known_lost(directory, segment.end, following.start):
             raise LogCorruptError(
                 f"The log {directory} is damaged: the segment that begins with message {segment.start} ends "
-                f"before message {segment.end}, but the next one begins with {following.start}. {WAY_OUT}"
+                f"before message {segment.end}, but the next one begins with {following.start}. {REMEDY}"
             )
     end = found.segments[-1].end
     following_index = past_lost(directory, max(end, committed))
@@ -90,14 +90,14 @@ def recover(directory: Path, committed: int) -> Recovered:
 
 
 def create_segment(directory: Path, start: int) -> Segment:
-    """Make the empty files of a new segment, or empty them where an earlier attempt left them behind."""
+    """Create the empty files of a new segment, or truncate those of an earlier attempt."""
     for path in segment_paths(directory, start):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE))
     return Segment(start, start)
 
 
 def _remove_partial_segments(directory: Path) -> None:
-    """Remove segments without a `.blocks` file: half made or half deleted, they hold nothing."""
+    """Remove segments without a `.blocks` file: partly created or partly deleted, they hold no messages."""
     complete = set(segment_starts(directory))
     for suffix in (".data", ".ends"):
         for start in segment_starts(directory, suffix):
@@ -111,7 +111,7 @@ def _complete_segment(directory: Path, start: int) -> Segment:
 
 
 def _repair(directory: Path, start: int, committed: int, dropped: list[str]) -> Segment:
-    """Cut the files of the last segment down to its whole blocks."""
+    """Truncate the files of the last segment to its complete blocks."""
     paths = segment_paths(directory, start)
     for path in paths:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT, FILE_MODE))
@@ -119,9 +119,9 @@ def _repair(directory: Path, start: int, committed: int, dropped: list[str]) -> 
     count = checked.whole_count
     for damage in checked.damage(count):
         if damage.end <= committed:
-            # Nobody needs these messages any more, only the way past them.
-            set_damage_aside(directory, checked, damage)
-        elif not is_noted(directory, damage.first, damage.end):
+            # These messages are no longer needed; readers only have to skip them.
+            quarantine(directory, checked, damage)
+        elif not is_known_lost(directory, damage.first, damage.end):
             raise damaged_messages(paths.data, damage.first, damage.end)
     segment = Segment(start, checked.end(count), checked.data_end(count), count * RECORD_SIZE)
     sizes = (segment.data_size, segment.ends_size, segment.blocks_size)

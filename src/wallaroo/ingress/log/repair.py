@@ -1,4 +1,4 @@
-"""Finds damage in a log by its checksums, and continues without the damaged messages where a person has said so."""
+"""Finds damage in a log by its checksums, and skips the damaged messages if the user requests it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wallaroo.ingress.log.format import (
     RECORD_SIZE,
     Block,
     block_checksum,
-    is_noted,
+    is_known_lost,
     note_lost,
     pack_block,
     segment_paths,
@@ -29,35 +29,35 @@ if TYPE_CHECKING:
 
 
 KEPT_IN = "damaged"
-"""The folder, inside that of the log, for what is left of damaged messages."""
+"""The folder inside the log's folder for what is left of damaged messages."""
 
 
 def skip_damaged(directory: Path) -> list[str]:
-    """Have readers of the log in `directory` pass over what cannot be read, and return in words what that is."""
+    """Have readers of the log in `directory` skip what cannot be read, and return messages about it for the user."""
     told = []
     starts = segment_starts(directory)
     for start, following in zip(starts, [*starts[1:], None], strict=True):
         segment = CheckedSegment(directory, start)
-        # The end of the last segment may be torn: that is no damage, and is cut off when the log is opened.
+        # The last segment may have an incomplete tail: that is not damage, and recovery drops it.
         count = segment.whole_count if following is None else segment.known_count
-        found = [damage for damage in segment.damage(count) if not is_noted(directory, damage.first, damage.end)]
+        found = [damage for damage in segment.damage(count) if not is_known_lost(directory, damage.first, damage.end)]
         told += [_skip(directory, segment, damage) for damage in found]
         end = segment.end(count)
-        if following is not None and end < following and not is_noted(directory, end, following):
+        if following is not None and end < following and not is_known_lost(directory, end, following):
             note_lost(directory, end, following)
             told.append(_told(directory, end, following, "nothing is left of them"))
     return told
 
 
-def set_damage_aside(directory: Path, segment: CheckedSegment, damage: Damage) -> None:
-    """Keep what is left of damaged messages, note that they are lost, and write their records anew."""
+def quarantine(directory: Path, segment: CheckedSegment, damage: Damage) -> None:
+    """Keep what is left of damaged messages, record that they are lost, and rewrite their block records."""
     _keep_bytes(directory / KEPT_IN, segment, damage)
     note_lost(directory, damage.first, damage.end)
     _renew_records(segment, damage)
 
 
 def _skip(directory: Path, segment: CheckedSegment, damage: Damage) -> str:
-    set_damage_aside(directory, segment, damage)
+    quarantine(directory, segment, damage)
     return _told(directory, damage.first, damage.end, f"what is left of them is kept in {directory / KEPT_IN}")
 
 
@@ -88,14 +88,14 @@ def _keep_bytes(folder: Path, segment: CheckedSegment, damage: Damage) -> None:
 
 
 def _renew_records(segment: CheckedSegment, damage: Damage) -> None:
-    """Write records that lead past the damaged messages: where they begin is known, how they were cut up no longer."""
+    """Write records that span the damaged messages: their start is known, their division into blocks is not."""
     records = segment.records
     with segment.paths.blocks.open("r+b") as file:
         for number in range(damage.number, damage.end_number):
             if records[number] is None:
                 following = next(later for later in range(number + 1, len(records)) if records[later] is not None)
                 first = segment.end(number)
-                # The first one takes what is to be taken, the others the one message that each must have had.
+                # Each of the other blocks had at least one message; the first one is assumed to have had the rest.
                 size = segment.block(following).first - first - (following - number - 1)
                 data_end = max(segment.data_end(number), segment.data_start(following))
                 records[number] = Block(first, size, data_end, 0, 0)
@@ -106,7 +106,7 @@ def _renew_records(segment: CheckedSegment, damage: Damage) -> None:
 
 
 class Damage(NamedTuple):
-    """Blocks number `number` to `end_number` that cannot be read: messages `first` to `end`, all without the last."""
+    """Blocks `number` to `end_number` that cannot be read, with messages `first` to `end`; both ends are exclusive."""
 
     number: int
     end_number: int
@@ -115,7 +115,7 @@ class Damage(NamedTuple):
 
 
 class CheckedSegment:
-    """What the files of a segment hold, all of it read and checked."""
+    """The contents of a segment's files, completely read and verified."""
 
     def __init__(self, directory: Path, start: int) -> None:
         self.start = start
@@ -133,7 +133,7 @@ class CheckedSegment:
 
     @property
     def whole_count(self) -> int:
-        """Return how many blocks there are up to the last one that is whole."""
+        """Return how many blocks there are up to the last one that is intact."""
         return max((number for number, whole in enumerate(self.is_whole) if whole), default=-1) + 1
 
     @property
@@ -142,7 +142,7 @@ class CheckedSegment:
         return max((number for number, record in enumerate(self.records) if record), default=-1) + 1
 
     def damage(self, count: int) -> list[Damage]:
-        """Return what cannot be read of the first `count` blocks, the last of which has a record that can be read."""
+        """Return what is damaged in the first `count` blocks, the last of which must have a readable record."""
         found = []
         for whole, group in groupby(range(count), key=self.is_whole.__getitem__):
             numbers = list(group)
@@ -153,7 +153,7 @@ class CheckedSegment:
         return found
 
     def block(self, number: int) -> Block:
-        """Return a block whose record can be read."""
+        """Return a block whose record is readable."""
         block = self.records[number]
         assert block is not None
         return block
@@ -167,12 +167,12 @@ class CheckedSegment:
         return self.block(count - 1).data_end if count else 0
 
     def data_start(self, number: int) -> int:
-        """Return the offset at which the payloads of a block begin whose record can be read."""
+        """Return the offset at which the payloads of a block with a readable record start."""
         before = self.records[number - 1] if number else None
         return before.data_end if before is not None else self._end_of(self.block(number).first - 1)
 
     def _end_of(self, index: int) -> int:
-        """Return where a message ends, by the file of the offsets; 0 for the one before the first."""
+        """Return where a message ends, according to `.ends`; 0 for the one before the first."""
         if index < self.start:
             return 0
         at = OFFSET_SIZE * (index - self.start)
@@ -180,7 +180,7 @@ class CheckedSegment:
         return found[0] if found else 0
 
     def _matches(self, number: int, data: memoryview) -> bool:
-        """Tell whether a block's record, offsets and payloads are what was written."""
+        """Return whether a block's record, offsets and payloads match their checksums."""
         block = self.records[number]
         before = self.records[number - 1] if number else None
         if block is None or block.first < self.start or (before is not None and before.end != block.first):

@@ -1,4 +1,4 @@
-"""Appends to a log. One process at a time may write to it."""
+"""Appends to a log. Only one process at a time may write to it."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 SEGMENT_BYTES = 64 << 20
-"""How large a segment grows before the next one begins."""
+"""How large a segment grows before the next one is started."""
 
 _LOCK_SECONDS = 5.0
 
 
 class UnsyncedFiles:
-    """Files with what was appended to a log, which the writer itself may close meanwhile."""
+    """Duplicated descriptors of a log's files, which stay valid if the writer closes its own."""
 
     def __init__(self, directory: Path, files: Sequence[int], done: Callable[[], None]) -> None:
         self._directory = directory
@@ -48,7 +48,7 @@ class UnsyncedFiles:
         self._done = done
 
     def sync(self) -> None:
-        """Force them to the disk, the records of the blocks last, and close them."""
+        """Sync them to disk, the block records last, and close them."""
         try:
             for file in self._files:
                 os.fsync(file)
@@ -60,15 +60,15 @@ class UnsyncedFiles:
 
 
 class LogWriter:
-    """The writing side of a log; opens the log in `directory`, or makes it.
+    """The writing side of a log; opens or creates the log in `directory`.
 
-    What was appended survives the death of the process at any moment. Full segments and a log that is closed are
-    forced to the disk, and what `unsynced` hands out; the rest may be lost in a power failure.
+    Appended messages survive a crash of the process at any moment. Full segments, a closed log, and what is synced
+    through `unsynced` also survive a power failure; the rest may be lost in one.
 
-    A method that cannot write raises OSError and leaves the log as it was: it can be called again.
-    `committed` is the index up to which messages were said to be processed, `data_bytes` is the size of the
-    payloads kept on the disk and `disk_bytes` that of all files of the log's segments. `dropped` tells in plain
-    words what was damaged when the log was opened.
+    A method that cannot write raises OSError and leaves the log unchanged: it can be called again.
+    `committed` is the index up to which messages are known to be processed, `data_bytes` is the size of the
+    payloads on disk and `disk_bytes` that of all files of the log's segments. `dropped` has messages about what was
+    damaged when the log was opened.
     """
 
     def __init__(self, directory: Path, *, segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -90,14 +90,14 @@ class LogWriter:
         self.data_bytes = sum(segment.data_size for segment in self._segments)
         self.disk_bytes = sum(segment.disk_size for segment in self._segments)
         self._clean = True
-        # A process that was killed may have left the rest to the operating system.
+        # A process that was killed may not have synced the last segment.
         self._synced = self._segments[-1].start
-        # A position and the bytes in front of it: the same one is asked for again and again.
+        # A position and the bytes before it: the same position is requested repeatedly.
         self._mark = (-1, 0)
 
     @property
     def start(self) -> int:
-        """Return the index of the first message still kept."""
+        """Return the index of the first retained message."""
         return self._segments[0].start
 
     @property
@@ -137,20 +137,20 @@ class LogWriter:
         return segment.end
 
     def bytes_after(self, index: int) -> int:
-        """Return the payload bytes of the messages from `index` on, counted in whole blocks."""
+        """Return the payload bytes of the messages from `index` on, in whole blocks."""
         if index != self._mark[0]:
             self._mark = (index, self._bytes_before(index))
         return self.data_bytes - self._mark[1]
 
     def delete_before(self, index: int) -> int:
-        """Note that nobody needs the messages before `index`; return the number of segments deleted."""
+        """Record that the messages before `index` are committed; return the number of segments deleted."""
         index = min(index, self.end)
         if index > self.committed:
             self.committed = index
             note_committed(self.directory, index)
         deleted = 0
         while len(self._segments) > 1 and self._segments[1].start <= index:
-            # The mark counts from the first segment, which goes.
+            # The mark counts from the first segment, which is deleted here.
             self._mark = (-1, 0)
             segment_paths(self.directory, self._segments[0].start).unlink()
             segment = self._segments.pop(0)
@@ -160,17 +160,17 @@ class LogWriter:
         return deleted
 
     def delete_processed(self) -> None:
-        """Delete also the segment that is being written, if all in it is processed, and begin another one."""
+        """If all messages are processed, delete the active segment, too, and start a new one."""
         if self.committed >= self.end > self._segments[-1].start:
             self._roll(self.end)
             self.delete_before(self.committed)
 
     def advance_to(self, index: int) -> bool:
-        """Go on with `index` if the log ends before it; return whether it did.
+        """Continue with `index` if the log ends before it; return whether it did.
 
-        A log that lost its tail in a power failure must not give indices again that its readers have
-        already seen with other messages: they would take the new messages for processed. What lies between is noted,
-        so that readers know that it is not there.
+        A log that lost its tail in a power failure must not reuse indices that its readers have already seen with
+        other messages: they would take the new messages for processed. The gap is recorded as lost, so that readers
+        skip it.
         """
         if index <= self.end:
             return False
@@ -179,14 +179,14 @@ class LogWriter:
         return True
 
     def sync(self) -> None:
-        """Force everything appended so far to the disk."""
+        """Sync everything appended so far to disk."""
         for file in self._files:
             os.fsync(file)
         sync_directory(self.directory)
         self._synced = self.end
 
     def unsynced(self) -> UnsyncedFiles | None:
-        """Return what has to be forced to the disk, for another thread to do; None if there is nothing new."""
+        """Return what has to be synced to disk, for another thread to do; None if there is nothing new."""
         end = self.end
         if self._synced == end or not self._files:
             return None
@@ -197,7 +197,7 @@ class LogWriter:
         return UnsyncedFiles(self.directory, _all_or_none(map(os.dup, self._files)), done)
 
     def close(self) -> None:
-        """Force everything to the disk and let go of the log. Calling it again does no harm."""
+        """Sync everything to disk and close the log. Calling it again does no harm."""
         if not self._files:
             return
         try:
@@ -212,14 +212,14 @@ class LogWriter:
         self.close()
 
     def _make_room(self, size: int) -> None:
-        """Begin a new segment if the present one is full. Any of its files may be what fills it."""
+        """Start a new segment if the current one is full, counting all of its files."""
         segment = self._segments[-1]
         if size > MAX_SEGMENT_DATA:
             raise ValueError(f"a block of {size} bytes is larger than a segment can be")
         too_far = segment.data_size + size > MAX_SEGMENT_DATA
         if segment.end > segment.start and (segment.disk_size >= self._segment_bytes or too_far):
             self._roll(segment.end)
-            # All of the segment before may have been processed: it was kept only because it was the last one.
+            # The previous segment may be completely processed: it was retained only because it was active.
             with suppress(OSError):
                 self.delete_before(self.committed)
 
@@ -234,7 +234,7 @@ class LogWriter:
         self._segments.append(segment)
 
     def _drop_unfinished(self) -> None:
-        """Cut off what an append left behind that could not write all of its block."""
+        """Truncate what an append that failed has written of its block."""
         if self._clean:
             return
         segment = self._segments[-1]
@@ -263,11 +263,11 @@ class LogWriter:
 
 
 def _all_or_none(files: Iterator[int]) -> tuple[int, ...]:
-    """Return files that are opened one by one; if one cannot be, the others are closed."""
+    """Return files that are opened one by one; if one cannot be opened, the others are closed."""
     opened: list[int] = []
     try:
         for file in files:
-            opened.append(file)  # noqa: PERF402 - those before one that fails have to be known.
+            opened.append(file)  # noqa: PERF402 - those opened before a failure have to be closed.
     except OSError:
         for file in opened:
             os.close(file)
@@ -276,14 +276,14 @@ def _all_or_none(files: Iterator[int]) -> tuple[int, ...]:
 
 
 def _write(file: int, content: bytes, offset: int) -> None:
-    """Write all of `content`; a disk that fills up takes only a part of it at first."""
+    """Write all of `content`; a disk that is nearly full may accept only a part of it at first."""
     written = os.pwrite(file, content, offset)
     while written < len(content):
         written += os.pwrite(file, memoryview(content)[written:], offset + written)
 
 
 def _lock(path: Path) -> int:
-    """Make sure that this is the only process that writes; one that is about to end is waited for."""
+    """Lock the log for writing; wait for a process that is about to end."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
     deadline = time.monotonic() + _LOCK_SECONDS
     while True:

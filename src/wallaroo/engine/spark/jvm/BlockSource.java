@@ -39,13 +39,13 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The source of an application's query: blocks of messages, in the order of the sequence that the ingress gives out.
+ * The source of an application's query: blocks of messages, in the order of the sequence from the ingress.
  *
- * An offset is the number of a block. A reader holds a connection to the ingress, says which of how many it is and where
- * it starts, and passes on what it is handed: a row for each block, with what the block says of itself. Small blocks that
- * have come meanwhile share a row, for each row has its price. Behind a row comes an empty one unless another waits,
- * because Spark asks for the next row before it sends the last one on. The reader waits while there is nothing; the end
- * of an epoch is one more row.
+ * An offset is the number of a block. A reader has a connection to the ingress, sends its number, the number of readers
+ * and the first block, and passes on what it receives: a row for each block, with the block's record. Small blocks that
+ * are available together share a row, because each row has a cost. A row is followed by an empty one unless another one
+ * is available, because Spark requests the next row before it forwards the last one. The reader blocks while there is
+ * nothing to read; the end of an epoch is a row, too.
  */
 public class BlockSource implements TableProvider {
   static final StructType SCHEMA =
@@ -76,7 +76,8 @@ public class BlockSource implements TableProvider {
 
     public MicroBatchStream toMicroBatchStream(String checkpoint) {
       return new BlockStream(
-          options.get("address"), options.get("token"), options.get("attempt"), options.getInt("readers", 1), options.getLong("start", 0L));
+          options.get("address"), options.get("token"), options.get("attempt"), options.getInt("readers", 1),
+          options.getLong("start", 0L));
     }
   }
 
@@ -123,7 +124,7 @@ public class BlockSource implements TableProvider {
       return all;
     }
 
-    /** All readers stop in front of the same block; one that failed to has the last word. */
+    /** All readers stop before the same block; if one has stopped earlier, that one counts. */
     public Offset mergeOffsets(PartitionOffset[] offsets) {
       long least = Long.MAX_VALUE;
       for (int i = 0; i < offsets.length; i++) { least = Math.min(least, ((Number) offsets[i]).block); }
@@ -151,7 +152,7 @@ public class BlockSource implements TableProvider {
     }
   }
 
-  /** The ingress is not there, or not any more; whoever sees this class knows that it is worth to try again. */
+  /** The ingress does not answer, or has closed the connection; the driver retries failures of this class. */
   public static class IngressLost extends RuntimeException {
     public IngressLost(String text, Throwable cause) { super(text, cause); }
   }
@@ -160,11 +161,11 @@ public class BlockSource implements TableProvider {
     public PartitionReader createReader(InputPartition share) { return new BlockReader((Share) share); }
   }
 
-  /** What the ingress sends: the number of a block, the length of its content and its size, then the content. */
+  /** Reads the frames of the ingress: the number of a block, the length of its content, its size, and the content. */
   static class BlockReader implements SupportsRealTimeRead {
     private static final byte[] NOTHING = new byte[0];
     private static final int HEAD_BYTES = 16;
-    /** How many bytes of messages blocks may have that share a row, and how many blocks these may be. */
+    /** The maximum number of message bytes of blocks that share a row, and the maximum number of these blocks. */
     private static final long TOGETHER_BYTES = 65536L;
     private static final int TOGETHER_BLOCKS = 256;
     private final SocketChannel channel;
@@ -213,16 +214,16 @@ public class BlockSource implements TableProvider {
         ahead = false;
         position = block = nextBlock;
         if (nextLength < 0) {
-          // The end of an epoch comes as the block that the next one begins with, and says so by its length.
+          // The end of an epoch is a frame with the first block of the next epoch and a negative length.
           block = -2L - block;
           content = NOTHING;
         } else {
           readContents();
         }
-        // Spark asks for the next row before it passes this one on: unless that is here already, it gets an empty one.
+        // Spark requests the next row before it forwards this one: unless one is available, it gets an empty one.
         flush = !ahead && input.available() < HEAD_BYTES;
       } catch (IOException error) {
-        throw new IngressLost("The process that accepts connections has closed the line: " + error, error);
+        throw new IngressLost("The process that accepts connections has closed the connection: " + error, error);
       }
       return RecordStatus.newStatusWithoutArrivalTime(true);
     }
@@ -235,7 +236,7 @@ public class BlockSource implements TableProvider {
       ahead = true;
     }
 
-    /** Reads the content of a block, and of those that are here already as long as all of them are small. */
+    /** Reads the content of a block, and of further available ones as long as all of them are small. */
     private void readContents() throws IOException {
       ByteArrayOutputStream contents = new ByteArrayOutputStream(Math.max(nextLength, 64));
       long size = 0L;

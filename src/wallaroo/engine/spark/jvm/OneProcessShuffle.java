@@ -23,10 +23,10 @@ import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
 /**
- * The streaming shuffle where all tasks run in one JVM: rows go from task to task through queues in memory.
+ * The streaming shuffle for tasks that all run in one JVM: rows go from task to task through queues in memory.
  *
- * Spark's own goes through TCP also on one machine: it listens on every interface of the machine, asks nobody who they
- * are, and looks a thousand times a second whether there is something to send.
+ * Spark's own streaming shuffle uses TCP even on one machine: it listens on every interface, authenticates no one, and
+ * polls a thousand times a second for data to send.
  */
 public class OneProcessShuffle extends StreamingShuffleManager {
   private static final ConcurrentHashMap EXCHANGES = new ConcurrentHashMap();
@@ -69,7 +69,7 @@ public class OneProcessShuffle extends StreamingShuffleManager {
     }
   }
 
-  /** The rows on their way to one reader, from all writers. */
+  /** The queue of rows for one reader, from all writers. */
   static class Lane {
     private final ArrayDeque rows = new ArrayDeque();
     private int writing;
@@ -103,7 +103,7 @@ public class OneProcessShuffle extends StreamingShuffleManager {
   }
 
   static class Writer extends ShuffleWriter {
-    /** Nobody fetches anything from there. */
+    /** A placeholder: nothing is fetched from there. */
     private static final BlockManagerId HERE = BlockManagerId.apply("driver", "127.0.0.1", 1, Option.empty());
     private final ShuffleDependency dependency;
     private final Lane[] lanes;
@@ -118,7 +118,7 @@ public class OneProcessShuffle extends StreamingShuffleManager {
     public void write(Iterator records) {
       while (records.hasNext()) {
         Product2 record = (Product2) records.next();
-        // The row is used again for the one that comes next.
+        // Spark reuses the row object for the next row.
         lanes[dependency.partitioner().getPartition(record._1())].put(((UnsafeRow) record._2()).copy());
       }
       for (int i = 0; i < lanes.length; i++) { lanes[i].end(); }
@@ -144,8 +144,8 @@ public class OneProcessShuffle extends StreamingShuffleManager {
   }
 
   /**
-   * The rows of one reader. Spark asks for the next row before it passes the last one on to Python. So while none comes,
-   * it gets an empty one once more: the first row of every writer is one, with the number -1.
+   * The rows of one reader. Spark requests the next row before it forwards the last one to Python. So while none is
+   * available, it gets an empty one again: the first row of every writer is one, with the number -1.
    */
   static class Rows extends AbstractIterator {
     private static final int NUMBER = 1;

@@ -1,0 +1,85 @@
+"""Made-up addresses for programs that are only checked or tested: as many as `application_setup` asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_FIRST_PORTS = {"--in": 7010, "--out": 7002}
+_MOST_ADDRESSES = 6
+
+
+def missing_options(arguments: Sequence[str]) -> list[str]:
+    """Return which of `--in` and `--out` are not among the arguments.
+
+    >>> missing_options(["-i", "127.0.0.1:7010", "--name", "w1"])
+    ['--out']
+    """
+    return [option for option in _FIRST_PORTS if not _is_given(arguments, option)]
+
+
+def call_with_addresses(setup: Callable[[list[str]], T], arguments: Sequence[str]) -> T:
+    """Call `setup` with the arguments, and with addresses for those of `--in` and `--out` that are missing.
+
+    How many addresses it takes is known to `setup` alone, so more and more of them are tried.
+
+    Args:
+        setup: A program's `application_setup`. It may be called several times.
+        arguments: The command line; addresses that it gives are left as they are.
+
+    Returns:
+        What `setup` returned.
+
+    Raises:
+        Exception: What `setup` raised. Where no number of addresses will do, it is what was raised with those that it
+            got furthest with: with a wrong number it fails where it looks at them.
+
+    >>> def application_setup(args):
+    ...     one, other = args[args.index("--in") + 1].split(",")
+    ...     return one, other, args[args.index("--out") + 1]
+    >>> call_with_addresses(application_setup, [])
+    ('127.0.0.1:7010', '127.0.0.1:7011', '127.0.0.1:7002')
+    """
+    missing = missing_options(arguments)
+    numbers = [range(1, _MOST_ADDRESSES + 1) if option in missing else [0] for option in _FIRST_PORTS]
+    failures = []
+    for inputs, outputs in sorted(product(*numbers), key=sum):
+        try:
+            return setup([*arguments, *_addresses("--in", inputs), *_addresses("--out", outputs)])
+        except (IndexError, ValueError) as error:
+            # What too few or too many addresses lead to: `addresses[1]`, or `one, other = addresses`.
+            failures.append(error)
+    raise max(failures, key=lambda error: _line_reached(error, setup))
+
+
+def _is_given(arguments: Sequence[str], option: str) -> bool:
+    short = option[1:3]
+    return any(
+        argument in (option, short)
+        or argument.startswith(f"{option}=")
+        or (argument.startswith(short) and not argument.startswith("--"))
+        for argument in arguments
+    )
+
+
+def _addresses(option: str, number: int) -> list[str]:
+    """Return the option with addresses on consecutive ports; nothing where there are to be none.
+
+    >>> _addresses("--in", 2), _addresses("--out", 0)
+    (['--in', '127.0.0.1:7010,127.0.0.1:7011'], [])
+    """
+    first = _FIRST_PORTS[option]
+    return [option, ",".join(f"127.0.0.1:{first + each}" for each in range(number))] if number else []
+
+
+def _line_reached(error: BaseException, setup: Callable[..., object]) -> int:
+    """Return the line of `setup` at which it failed."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code is getattr(setup, "__code__", None):
+            return trace.tb_lineno
+        trace = trace.tb_next
+    return 0
