@@ -57,6 +57,7 @@ from wallaroo.api.upcoming import (
     sink_connector,
     source_connector,
 )
+from wallaroo.class_changes import renamed, state_upgrade
 from wallaroo.connectors.generator.config import GenSourceConfig
 from wallaroo.connectors.tcp.config import TCPSinkConfig, TCPSourceConfig
 from wallaroo.errors import WallarooError, WallarooParameterError
@@ -123,6 +124,7 @@ __all__ = [
     "nanoseconds",
     "partition",
     "range_windows",
+    "renamed",
     "run",
     "seconds",
     "serialize",
@@ -131,6 +133,7 @@ __all__ = [
     "source_connector",
     "state_computation",
     "state_computation_multi",
+    "state_upgrade",
     "tcp_parse_input_addrs",
     "tcp_parse_output_addrs",
 ]

@@ -21,6 +21,10 @@ class ApplicationError(WallarooError):
     exit_code = 3
 
 
+class SavedStateError(ApplicationError):
+    """The states of an earlier run cannot be loaded by the application as it is now."""
+
+
 class WallarooParameterError(ApplicationError):
     """An application is put together wrongly. The text lists every mistake that was found."""
 

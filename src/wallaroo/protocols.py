@@ -36,9 +36,12 @@ Encoded = bytes | bytearray | memoryview | str | None
 Outputs = list[Item] | tuple[Item, ...] | None
 """What a step with any number of outputs returns; None is no output."""
 
+LINES = "lines"
+"""What the `framing` of a decoder is whose messages end with a newline each."""
 
-class Decoder(Protocol[Message_co]):
-    r"""Turns the bytes of a source into messages, and says how they are framed.
+
+class HeaderDecoder(Protocol[Message_co]):
+    r"""Turns the bytes of a source into messages that have a header with their length in front.
 
     >>> class Lines:
     ...     def header_length(self) -> int:
@@ -47,7 +50,7 @@ class Decoder(Protocol[Message_co]):
     ...         return int.from_bytes(bs)
     ...     def decode(self, bs: bytes) -> str | None:
     ...         return bs.decode() or None
-    >>> decoder: Decoder[str] = Lines()
+    >>> decoder: HeaderDecoder[str] = Lines()
     >>> decoder.payload_length(b"\x00\x05"), decoder.decode(b"hello")
     (5, 'hello')
     """
@@ -60,6 +63,42 @@ class Decoder(Protocol[Message_co]):
 
     def decode(self, bs: bytes, /) -> Message_co | None:
         """Return the message in the payload `bs`, or None to drop it."""
+
+
+class LineDecoder(Protocol[Message_co]):
+    """Turns the bytes of a source into messages that end with a newline each.
+
+    >>> class Lines:
+    ...     framing = "lines"
+    ...     def decode(self, bs: bytes) -> str:
+    ...         return bs.decode()
+    >>> decoder: LineDecoder[str] = Lines()
+    >>> decoder.framing, decoder.decode(b"hello")
+    ('lines', 'hello')
+    """
+
+    @property
+    def framing(self) -> Any:
+        """Return "lines"; a method that does so will do as well."""
+
+    def decode(self, bs: bytes, /) -> Message_co | None:
+        """Return the message in the line `bs`, which has no newline, or None to drop it."""
+
+
+Decoder = HeaderDecoder[Message_co] | LineDecoder[Message_co]
+"""Turns the bytes of a source into messages, and says how they are framed."""
+
+
+def has_line_framing(decoder: Any) -> bool:
+    """Tell whether the messages of a decoder are lines.
+
+    >>> class Lines:
+    ...     framing = "lines"
+    >>> has_line_framing(Lines()), has_line_framing(object())
+    (True, False)
+    """
+    framing = getattr(decoder, "framing", None)
+    return bool((framing() if callable(framing) else framing) == LINES)
 
 
 class Encoder(Protocol[Data_contra]):

@@ -41,6 +41,33 @@ def test_framing_follows_the_arguments():
     assert positional.decode(b"abc") == "abc"
 
 
+def test_lines_have_no_header():
+    @wallaroo.decoder(framing="lines")
+    def decode(bs):
+        return bs.decode()
+
+    assert decode.framing == "lines"
+    assert (decode(b"abc"), decode.decode(b"abc"), decode.name()) == ("abc", "abc", "decode")
+    assert not hasattr(decode, "header_length")
+    config = wallaroo.TCPSourceConfig("127.0.0.1", 7010, decode)
+    wallaroo.ApplicationBuilder("Lines").new_pipeline("lines", config).to(wallaroo.computation("same")(str)).build()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"framing": "line"}, "framing must be \"lines\", where each message ends with a newline; got 'line' (a str)"),
+        ({"framing": None}, "got None"),
+        ({"framing": "lines", "header_length": 4}, 'with framing="lines" messages have no header'),
+        ({"framing": "lines", "length_fmt": ">I"}, 'with framing="lines" messages have no header'),
+    ],
+)
+def test_framings_that_make_no_sense_are_refused(arguments, expected):
+    with pytest.raises(wallaroo.WallarooParameterError) as refused:
+        wallaroo.decoder(**arguments)
+    assert expected in str(refused.value)
+
+
 def test_padding_around_the_length_is_part_of_the_header():
     decoder = wallaroo.decoder(header_length=6, length_fmt=">xxI")(lambda bs: bs)
     assert decoder.payload_length(b"\xff\xff\x00\x00\x00\x07") == 7

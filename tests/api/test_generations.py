@@ -206,8 +206,14 @@ def test_numbers_are_numbers_where_numbers_are_listed_or_nothing_is():
         assert set(memory.states("votes")) == {97, 98}
 
 
-def test_keys_that_are_not_listed_are_told():
-    memory = testing.InMemory(votes(vote, by_letter, ["a"]), keep_errors=True).send(["aza"])
+def test_keys_that_are_not_listed_make_states():
+    memory = testing.InMemory(votes(vote, by_letter, ["a"])).send(["azaz"])
+    assert sorted(memory.outputs()) == [("a", 1), ("a", 2), ("z", 1), ("z", 2)]
+    assert set(memory.states("votes")) == {"a", "z"}
+
+
+def test_keys_that_are_not_listed_are_errors_where_somebody_asks_for_it():
+    memory = testing.InMemory(votes(vote, by_letter, ["a"]), keep_errors=True, strict_keys=True).send(["aza"])
     assert memory.outputs() == [("a", 1), ("a", 2)]
     (error,) = memory.errors
     assert (error["step"], error["key"]) == ("vote", "'z'")

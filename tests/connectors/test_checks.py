@@ -36,6 +36,28 @@ class OnlyDecodes:
         return bs
 
 
+class LinesByAttribute(OnlyDecodes):
+    framing = "lines"
+
+
+class LinesByMethod(OnlyDecodes):
+    def framing(self):
+        return "lines"
+
+
+class OtherFraming(OnlyDecodes):
+    framing = "json"
+
+
+class BrokenFraming(OnlyDecodes):
+    def framing(self):
+        raise ZeroDivisionError("oh")
+
+
+class LinesWithoutDecode:
+    framing = "lines"
+
+
 class GoodEncoder:
     def encode(self, data):
         return data
@@ -56,6 +78,7 @@ def broken_header_length(_self):
 
 def test_good_codecs():
     assert [*decoder_mistakes(decode), *decoder_mistakes(GoodDecoder())] == []
+    assert [*decoder_mistakes(LinesByAttribute()), *decoder_mistakes(LinesByMethod())] == []
     assert [*encoder_mistakes(encode), *encoder_mistakes(GoodEncoder())] == []
 
 
@@ -66,6 +89,10 @@ def test_good_codecs():
         (plain, "the decoder is the plain function plain: write @wallaroo.decoder above it"),
         (OnlyDecodes(), "OnlyDecodes(...) has no method header_length and no payload_length"),
         (encode, "the decoder encode has no method header_length, payload_length and no decode"),
+        (OtherFraming(), "OtherFraming(...) has no method header_length and no payload_length: a decoder is"),
+        (OtherFraming(), 'or one with framing = "lines" and decode(bs)'),
+        (BrokenFraming(), "framing() of the decoder BrokenFraming(...) failed with ZeroDivisionError: oh"),
+        (LinesWithoutDecode(), "LinesWithoutDecode(...) has no method decode:"),
         (decoder_with(header_length=4), "Odd(...) has no method header_length:"),
         (decoder_with(header_length=lambda _: 0), "must return a whole number of bytes from 1 to 64"),
         (decoder_with(header_length=lambda _: 65), "it returned 65 (an int)"),

@@ -8,7 +8,7 @@ from wallaroo.engine import restart_policy
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.failure import Failure, Kind
 from wallaroo.engine.restart_policy import RestartPolicy
-from wallaroo.errors import WallarooError
+from wallaroo.errors import ApplicationError, WallarooError
 
 NO_ROOM = Failure(Kind.NO_ROOM, "No space left on device")
 LOST = [
@@ -134,6 +134,22 @@ def test_other_failures_end_the_run(run, notices):
     assert not run.is_transient(FINAL)
     with pytest.raises(WallarooError, match="The application cannot go on: Pipeline 'p' failed"):
         run.wait(FINAL, done=0)
+    assert notices == []
+
+
+def test_a_program_that_has_to_be_changed_ends_the_run_with_a_code_of_its_own(run, notices, monkeypatch):
+    # Whatever else there may be to wait for.
+    monkeypatch.setattr(restart_policy, "ENOUGH_ROOM", 1 << 60)
+    monkeypatch.setattr(restart_policy, "takes_nothing", lambda _: True)
+    failure = Failure(Kind.APPLICATION, "State 'totals' cannot be loaded.")
+    assert not run.passes(failure)
+    with pytest.raises(ApplicationError) as refused:
+        run.wait(failure, done=0, learned=True)
+    assert str(refused.value) == (
+        "State 'totals' cannot be loaded.\n"
+        "What was accepted is kept: with a mended program the same command goes on from there."
+    )
+    assert refused.value.exit_code == 3
     assert notices == []
 
 

@@ -116,6 +116,7 @@ class Story:
 
     def start(self, *options):
         arguments = ["--in", "127.0.0.1:0", "--out", self.sink.address, "--resilience-dir", self.home, *options]
+        arguments.append("--strict-keys")
         run = Machida("--application-module", "troubles", *arguments, folder=self.program.parent)
         self.runs.append(run)
         return run

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import struct
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from wallaroo.api.decorated import Decorated, P, R
-from wallaroo.introspection import a_kind_of
+from wallaroo.introspection import MISSING, a_kind_of
+from wallaroo.protocols import LINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,6 +55,25 @@ class FramedDecoder(Decorated[[bytes], M]):
         return {name: value for name, value in self.__dict__.items() if name != "length_struct"}
 
 
+class LinesDecoder(Decorated[[bytes], M]):
+    """What `@decoder(framing="lines")` makes: each line of the stream is a message."""
+
+    decorator = "@wallaroo.decoder"
+    parameters = ("bs",)
+
+    def __init__(self, function: Callable[[bytes], M], given: tuple[Any, Any, Any] = (LINES, MISSING, MISSING)) -> None:
+        super().__init__(function)
+        self.framing = LINES
+        self.decode = function
+        self._given = given
+
+    def decoration_mistakes(self) -> Iterator[str]:
+        """Yield a sentence for each mistake in how the function was decorated."""
+        yield from super().decoration_mistakes()
+        for mistake in _framing_mistakes(*self._given):
+            yield f"{self.decorator} on {self.__name__}: {mistake}"
+
+
 class EncoderFunction(Decorated[P, R]):
     """What `@encoder` makes: it turns an output into what a sink sends."""
 
@@ -69,17 +89,20 @@ class EncoderFunction(Decorated[P, R]):
 def decoder(function: Callable[[bytes], M], /) -> FramedDecoder[M]: ...
 @overload
 def decoder(header_length: int = 4, length_fmt: str = ">I") -> Callable[[Callable[[bytes], M]], FramedDecoder[M]]: ...
-def decoder(
-    header_length: int | Callable[[bytes], M] = 4, length_fmt: str = ">I"
-) -> FramedDecoder[M] | Callable[[Callable[[bytes], M]], FramedDecoder[M]]:
+@overload
+def decoder(*, framing: Literal["lines"]) -> Callable[[Callable[[bytes], M]], LinesDecoder[M]]: ...
+def decoder(header_length: Any = MISSING, length_fmt: Any = MISSING, *, framing: Any = MISSING) -> Any:
     r"""Make a decoder out of a function that takes the bytes of a payload and returns a message.
 
     In front of each payload there is a header that holds the payload's length. Without arguments (with or
-    without parentheses) the header is a big-endian 32-bit number. Returning None drops the message.
+    without parentheses) the header is a big-endian 32-bit number. With `framing="lines"` there is no header, and each
+    line is a payload, so that `nc` can send messages. Returning None drops the message.
 
     Args:
         header_length: The number of bytes of the header.
         length_fmt: The format of the header, as the module `struct` writes it: one whole number.
+        framing: "lines" where each message ends with a newline, LF or CRLF, which the function does not get to see. A
+            last line without one counts when the sender ends its stream behind it.
 
     Returns:
         A decorator, or, without parentheses, what it makes: a `wallaroo.Decoder` that is called like the function.
@@ -89,10 +112,33 @@ def decoder(
     ...     return bs.decode("utf-8")
     >>> decode.header_length(), decode.payload_length(b"\x00\x05"), decode(b"hello")
     (2, 5, 'hello')
+    >>> @decoder(framing="lines")
+    ... def decode_line(bs):
+    ...     return bs.decode("utf-8")
+    >>> decode_line.framing, decode_line(b"hello")
+    ('lines', 'hello')
     """
+    if framing is not MISSING:
+        return partial(LinesDecoder, given=(framing, header_length, length_fmt))
+    length_fmt = ">I" if length_fmt is MISSING else length_fmt
     if callable(header_length):
         return FramedDecoder(header_length, 4, length_fmt)
-    return lambda function: FramedDecoder(function, header_length, length_fmt)
+    size = 4 if header_length is MISSING else header_length
+    return lambda function: FramedDecoder(function, size, length_fmt)
+
+
+def _framing_mistakes(framing: Any, header_length: Any, length_fmt: Any) -> Iterator[str]:
+    """Yield what is wrong with a framing that is not known, or is given together with a header."""
+    if framing != LINES:
+        yield (
+            f'framing must be "lines", where each message ends with a newline; got {a_kind_of(framing)}. Leave it out '
+            "where each message has a header in front"
+        )
+    elif header_length is not MISSING or length_fmt is not MISSING:
+        yield (
+            'with framing="lines" messages have no header: write @wallaroo.decoder(framing="lines") alone, or leave '
+            "framing out"
+        )
 
 
 def encoder(function: Callable[P, R]) -> EncoderFunction[P, R]:

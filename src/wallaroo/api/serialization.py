@@ -5,6 +5,8 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+from wallaroo.class_changes import loads
+
 
 def serialize(obj: Any) -> bytes:
     """Return `obj` as bytes that `deserialize` turns back into an equal object.
@@ -36,4 +38,4 @@ def deserialize(bs: bytes) -> Any:
     >>> deserialize(serialize(["any", b"object", None]))
     ['any', b'object', None]
     """
-    return pickle.loads(bs)
+    return loads(bs)

@@ -6,7 +6,7 @@ EXIT_CODES = {
     0: "stopped as asked",
     1: "cannot go on, or any other failure",
     2: "the command line makes no sense",
-    3: "the application cannot be imported or built",
+    3: "the application cannot be imported or built, or cannot load the states that it has saved",
     4: "an address cannot be listened at, or a receiver's name is unknown",
     5: "the directory cannot be used, is in use, or holds another application's state",
     6: "Java or Spark cannot be started",

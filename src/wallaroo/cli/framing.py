@@ -1,7 +1,7 @@
-"""How messages are told apart in a stream of bytes: a header with the length in front of each of them.
+"""How messages are told apart in a stream of bytes: a header with the length in front of each of them, or a newline.
 
 `wallaroo send` puts the headers on, `wallaroo receive` takes them off. A stream without headers ("none") is
-taken as lines; it has no `Framing`.
+taken as lines; it has no `Framing`. `wallaroo send` can also see to it that each line has its end ("lines").
 """
 
 from __future__ import annotations
@@ -79,6 +79,8 @@ FRAMINGS = {
     }.items()
 }
 FRAMING_NAMES = (*FRAMINGS, "none")
+LINES = "lines"
+SEND_FRAMING_NAMES = (*FRAMINGS, LINES, "none")
 
 
 class FrameSplitter:

@@ -116,6 +116,12 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
     "before it; a share (1%) or a rate (100/s, 10/min, 5/h) of such messages stops when there are more.",
 )
 @click.option(
+    "--strict-keys",
+    is_flag=True,
+    help="Where a program lists partition_keys, make messages with other keys dead letters, instead of making a state "
+    "for each such key.",
+)
+@click.option(
     "--time-between-checkpoints",
     metavar="TIME",
     callback=time_between_commits,
@@ -201,6 +207,7 @@ def _run_options(application: str, given: dict[str, Any]) -> RunOptions:
         skip_damaged=bool(given.get("skip_damaged")),
         workers=given.get("worker_count"),
         buckets=given.get("buckets"),
+        strict_keys=bool(given.get("strict_keys")),
         effectively_once=bool(given.get("effectively_once")),
         limits=limits_from(given),
         on_error=given.get("on_error") or OnError(),

@@ -32,8 +32,8 @@ def pieces(file: BinaryIO) -> Iterator[bytes]:
         yield piece
 
 
-def lines(stream: Iterable[bytes], *, end: bytes = b"") -> Iterator[Batch]:
-    r"""Yield the lines of a stream, with `end` in place of their newlines.
+def lines(stream: Iterable[bytes], *, end: bytes = b"", last_end: bytes = b"") -> Iterator[Batch]:
+    r"""Yield the lines of a stream, with `end` in place of their newlines, and `last_end` where the last one has none.
 
     >>> list(lines([b"to be\nor n", b"ot to be"]))
     [[b'to be'], [b'or not to be']]
@@ -47,25 +47,28 @@ def lines(stream: Iterable[bytes], *, end: bytes = b"") -> Iterator[Batch]:
             unfinished, batch = [rest.pop()], [b"".join(unfinished), *rest]
             yield [line + end for line in batch] if end else batch
     if last := b"".join(unfinished):
-        yield [last]
+        yield [last + last_end]
 
 
-def frames(stream: Iterable[bytes], framing: Framing | None, *, raw: bool = False) -> Iterator[Batch]:
+def frames(
+    stream: Iterable[bytes], framing: Framing | None, *, raw: bool = False, end_last: bool = False
+) -> Iterator[Batch]:
     r"""Yield the messages of a stream as they go over the wire.
 
     Each line becomes a message with a header in front. A `raw` stream consists of such messages already.
-    Without a framing the stream stays as it is, and its lines, newlines included, are the messages.
+    Without a framing the stream stays as it is, and its lines, newlines included, are the messages; with `end_last`
+    the last of them gets a newline where it has none.
 
     >>> from wallaroo.cli.framing import FRAMINGS
     >>> list(frames([b"to\nbe\n"], FRAMINGS["u8"]))
     [[b'\x02to', b'\x02be']]
     >>> list(frames([b"\x02to\x02", b"be"], FRAMINGS["u8"], raw=True))
     [[b'\x02to'], [b'\x02be']]
-    >>> list(frames([b"to\nbe"], None))
-    [[b'to\n'], [b'be']]
+    >>> list(frames([b"to\nbe"], None)), list(frames([b"to\nbe"], None, end_last=True))
+    ([[b'to\n'], [b'be']], [[b'to\n'], [b'be\n']])
     """
     if framing is None:
-        yield from lines(stream, end=b"\n")
+        yield from lines(stream, end=b"\n", last_end=b"\n" if end_last else b"")
     elif raw:
         yield from _whole_frames(stream, framing)
     else:

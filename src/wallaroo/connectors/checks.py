@@ -6,6 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.introspection import a_kind_of, accepts, call_text, decoration_mistakes, deferred_mistakes, label
+from wallaroo.protocols import has_line_framing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,18 +41,20 @@ def decoder_mistakes(decoder: Any) -> Iterator[str]:
     if mistakes := list(decoration_mistakes(decoder)):
         yield from mistakes
         return
-    lacking = [
-        method
-        for method in ("header_length", "payload_length", "decode")
-        if not callable(getattr(decoder, method, None))
-    ]
+    try:
+        lines = has_line_framing(decoder)
+    except Exception as error:  # noqa: BLE001 - it is the user's code, and whatever it raises is the user's to read
+        yield f"framing() of the decoder {label(decoder)} failed with {type(error).__name__}: {error}"
+        return
+    needed = ("decode",) if lines else ("header_length", "payload_length", "decode")
+    lacking = [method for method in needed if not callable(getattr(decoder, method, None))]
     if lacking:
         yield (
             f"the decoder {label(decoder)} has no method {listed(lacking)}: a decoder is a function with "
-            "@wallaroo.decoder above it, or an object with header_length(), payload_length(bs) and decode(bs)"
+            "@wallaroo.decoder above it, or an object with header_length(), payload_length(bs) and decode(bs), or one "
+            'with framing = "lines" and decode(bs)'
         )
         return
-    yield from call_mistakes(decoder.payload_length, f"the decoder {label(decoder)}", "payload_length", "bs")
     yield from call_mistakes(decoder.decode, f"the decoder {label(decoder)}", "decode", "bs")
     yield from deferred_mistakes(
         decoder.decode,
@@ -59,7 +62,9 @@ def decoder_mistakes(decoder: Any) -> Iterator[str]:
         "write `return`; where a payload has several messages, return a list of them, and let a step with "
         "@wallaroo.computation_multi return it again",
     )
-    yield from _header_length_mistakes(decoder)
+    if not lines:
+        yield from call_mistakes(decoder.payload_length, f"the decoder {label(decoder)}", "payload_length", "bs")
+        yield from _header_length_mistakes(decoder)
 
 
 def _header_length_mistakes(decoder: Any) -> Iterator[str]:

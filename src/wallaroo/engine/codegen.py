@@ -21,6 +21,12 @@ class GeneratedLoop:
     >>> loop = GeneratedLoop("messages")
     >>> with loop.block("for message in messages:"):
     ...     loop.line(f"{loop.name(print, 'show')}(message)")
+    >>> print(loop.source)
+    def make(show_0):
+        def run(messages):
+            for message in messages:
+                show_0(message)
+        return run
     >>> loop.compiled()(["a", "b"])
     a
     b
@@ -59,10 +65,11 @@ class GeneratedLoop:
         """Return whether the source is nested so deeply that the rest needs its own loop: Python limits nesting."""
         return self._depth > 30
 
-    def compiled(self, *, shown: bool = True) -> Callable[..., Any]:
-        """Return the function. If profilers and debuggers are to have its source (`shown`), it is never freed."""
-        # Variables of an enclosing function are faster than globals.
-        source = "\n".join(
+    @property
+    def source(self) -> str:
+        """Return the lines so far, inside a function that is given the objects and returns the loop."""
+        # What is bound by a surrounding function is found faster than a global.
+        return "\n".join(
             [
                 f"def make({', '.join(self._objects)}):",
                 f"    def run({self._parameters}):",
@@ -70,6 +77,10 @@ class GeneratedLoop:
                 "    return run",
             ]
         )
+
+    def compiled(self, *, shown: bool = True) -> Callable[..., Any]:
+        """Return the function. Where its lines are to be `shown` by profilers and debuggers, they are kept for ever."""
+        source = self.source
         file = f"<wallaroo loop {next(_numbers)}>"
         namespace: dict[str, Any] = {}
         exec(compile(source, file, "exec"), namespace)  # noqa: S102 - source that was generated above, from names only

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from wallaroo.errors import WallarooError
+from wallaroo.errors import ApplicationError, WallarooError
 from wallaroo.files import NO_ROOM
 from wallaroo.ingress.client import IngressUnavailableError
 
@@ -13,6 +13,8 @@ from wallaroo.ingress.client import IngressUnavailableError
 class Kind(StrEnum):
     """The kind of a failure, which decides how to continue."""
 
+    APPLICATION = "application"
+    """The program has to be changed: to start the same again would end in the same way."""
     FINAL = "final"
     """It would happen again: reported by our own code, or raised where no error is expected."""
     NO_ROOM = "no room"
@@ -35,6 +37,8 @@ def failure_of(error: BaseException) -> Failure:
 
     >>> failure_of(WallarooError("The log is damaged."))
     Failure(kind=<Kind.FINAL: 'final'>, text='The log is damaged.')
+    >>> failure_of(ApplicationError("State 'totals' cannot be loaded.")).kind
+    <Kind.APPLICATION: 'application'>
     >>> import errno
     >>> failure_of(OSError(errno.ENOSPC, "No space left on device", "/data/states/1")).kind
     <Kind.NO_ROOM: 'no room'>
@@ -43,6 +47,8 @@ def failure_of(error: BaseException) -> Failure:
     """
     if isinstance(error, IngressUnavailableError):
         return Failure(Kind.INGRESS, str(error))
+    if isinstance(error, ApplicationError):
+        return Failure(Kind.APPLICATION, str(error))
     if isinstance(error, WallarooError):
         return Failure(Kind.FINAL, str(error))
     if isinstance(error, OSError):

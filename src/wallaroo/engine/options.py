@@ -22,6 +22,8 @@ class RunOptions:
     workers: int | None = None
     """The degree of parallelism; by default what the machine or the cluster offers."""
     buckets: int | None = None
+    strict_keys: bool = False
+    """Whether messages with a key that is not in `partition_keys` become dead letters."""
     effectively_once: bool = False
     """Whether blocks are framed with their numbers, for receivers that confirm them and drop repeats."""
     on_error: OnError = field(default_factory=OnError)

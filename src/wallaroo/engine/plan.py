@@ -123,6 +123,8 @@ class Plan:
     """The sources that the application has, by name: those of its pipelines, and its own."""
     sources: list[str] = field(default_factory=list)
     """The names of the sources by their numbers in the sequence, which includes sources that no longer exist."""
+    strict_keys: bool = False
+    """Whether messages with a key that is not listed become dead letters, instead of making a state."""
     program: Program | None = None
     """What builds the application in every process; None if the plan is used in one process only."""
     routes: list[StepRoute | SinkRoute] = field(init=False)

@@ -15,6 +15,7 @@ from wallaroo.backoff import Backoff
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.failure import Failure, Kind
 from wallaroo.engine.spark.error_messages import cannot_go_on
+from wallaroo.errors import ApplicationError
 from wallaroo.files import free_space, is_full
 from wallaroo.notices import Notice
 
@@ -49,6 +50,8 @@ class RestartPolicy:
 
     def is_transient(self, failure: Failure) -> bool:
         """Return whether a failure is transient: its cause may go away, or be removed, while the run continues."""
+        if failure.kind == Kind.APPLICATION:
+            return False
         return failure.kind != Kind.FINAL or self._full_folder() is not None
 
     def wait(
@@ -61,9 +64,14 @@ class RestartPolicy:
         that has given new information (`learned`) does not count as a retry, and needs no wait.
 
         Raises:
+            ApplicationError: The program has to be changed.
             WallarooError: The failure is not transient, or happened too often, or for too many messages.
         """
         self.progress(done)
+        if failure.kind == Kind.APPLICATION:
+            raise ApplicationError(
+                f"{failure.text}\nWhat was accepted is kept: with a repaired program the same command continues there."
+            )
         if failure.kind == Kind.NO_ROOM or (failure.kind == Kind.LOST and any(map(is_full, self._folders))):
             # Spark does not distinguish a full disk from other failures.
             self._waits += 1

@@ -188,6 +188,7 @@ class Startup:
             run_id=self._token,
             inputs={name: self._input(name, config) for name, config in self._sources.items()},
             sources=known_names(self.home.sequence, list(self._sources)),
+            strict_keys=self.options.strict_keys,
             program=self.program,
         )
 

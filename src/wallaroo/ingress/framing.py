@@ -6,6 +6,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.errors import WallarooError
+from wallaroo.protocols import has_line_framing
 from wallaroo.sizes import readable_size
 
 if TYPE_CHECKING:
@@ -22,6 +23,85 @@ class FramingError(WallarooError):
         super().__init__(reason)
         self.reason = reason
         self.complete = complete or []
+
+
+def framer_for(decoder: Any, max_message_size: int = MAX_MESSAGE_SIZE) -> Framer | LineFramer:
+    """Return what cuts the bytes of one connection as a decoder says.
+
+    Raises:
+        FramingError: The decoder cannot work.
+    """
+    try:
+        lines = has_line_framing(decoder)
+    except BaseException as error:
+        raise FramingError(f"the decoder's framing() raised {_raised(error)}") from error
+    return LineFramer(max_message_size) if lines else Framer(decoder, max_message_size)
+
+
+class LineFramer:
+    r"""Takes the bytes of one connection as they come and gives its lines, without their ends, LF or CRLF.
+
+    >>> framer = LineFramer()
+    >>> framer.feed(b"to be\nor\r\nnot"), framer.feed(b" to\n\nbe")
+    ([b'to be', b'or'], [b'not to', b''])
+    >>> framer.pending, framer.finish(), framer.pending
+    (2, [b'be'], 0)
+    """
+
+    def __init__(self, max_message_size: int = MAX_MESSAGE_SIZE) -> None:
+        self._max_message_size = max_message_size
+        self._unfinished = bytearray()
+
+    @property
+    def pending(self) -> int:
+        """Return the number of bytes of the unfinished line."""
+        return len(self._unfinished)
+
+    @property
+    def lacking(self) -> str:
+        """Say what the unfinished line lacks."""
+        return f"{_bytes(self.pending)} of a line have come, and no newline behind them: does the sender send one?"
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the lines that `data` completes.
+
+        Raises:
+            FramingError: A line is longer than a message may be.
+        """
+        lines = data.split(b"\n")
+        rest = lines.pop()
+        most = len(self._unfinished) + len(data)
+        if lines:
+            if self._unfinished:
+                lines[0] = b"".join((self._unfinished, lines[0]))
+                self._unfinished = bytearray()
+            if b"\r" in data or lines[0].endswith(b"\r"):
+                lines = [line.removesuffix(b"\r") for line in lines]
+        self._unfinished += rest
+        if most > self._max_message_size:
+            self._check_lengths(lines)
+        return lines
+
+    def finish(self) -> list[bytes]:
+        """Return the last line, if it has no end: the sender has ended its stream behind it."""
+        rest, self._unfinished = bytes(self._unfinished), bytearray()
+        return [rest.removesuffix(b"\r")] if rest else []
+
+    def _check_lengths(self, lines: list[bytes]) -> None:
+        for number, line in enumerate(lines):
+            if len(line) > self._max_message_size:
+                raise self._too_long(len(line), lines[:number])
+        # Its end may be on its way.
+        length = len(self._unfinished) - self._unfinished.endswith(b"\r")
+        if length > self._max_message_size:
+            raise self._too_long(length, lines)
+
+    def _too_long(self, length: int, lines: list[bytes]) -> FramingError:
+        return FramingError(
+            f"a line has {length:,} bytes or more, and {readable_size(self._max_message_size)} are accepted "
+            f"(--max-message-size); the sender probably does not end its messages with newlines",
+            lines,
+        )
 
 
 class Framer:
@@ -58,6 +138,19 @@ class Framer:
     def pending(self) -> int:
         """Return the number of bytes of the unfinished frame."""
         return len(self._unfinished)
+
+    @property
+    def lacking(self) -> str:
+        """Say what the unfinished frame lacks."""
+        if self._known_length is None:
+            return f"{self.pending} of the {_bytes(self._header_length)} of a header have come."
+        came = self.pending - self._header_length
+        question = "is length_fmt the sender's?" if self._length_struct else "does the sender frame its messages so?"
+        return f"its header announces {_bytes(self._known_length)}, and {came:,} of them have come: {question}"
+
+    def finish(self) -> list[bytes]:
+        """Return the messages that the end of the stream completes: none."""
+        return []
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the payloads of the frames that `data` completes.
@@ -188,6 +281,10 @@ def _shown(value: Any) -> str:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 200 else f"{line[:200]}..."
+
+
+def _bytes(number: int) -> str:
+    return "1 byte" if number == 1 else f"{number:,} bytes"
 
 
 def _counted(number: int) -> str:

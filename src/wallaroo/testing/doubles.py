@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from wallaroo.connectors.base import Piece
+from wallaroo.engine.stages.current_message import Origin
 from wallaroo.engine.stages.outbox import AT_HAND, Outbox
 from wallaroo.engine.stages.steps import checked_bytes
 from wallaroo.engine.transport.dead_letter_record import Place
 from wallaroo.errors import WallarooError
-from wallaroo.protocols import Decoder, Encoder
+from wallaroo.protocols import LINES, Decoder, Encoder
 
 
 class StepError(WallarooError):
@@ -58,13 +59,14 @@ class Direct(Outbox):
 class Raising(Direct):
     """An outbox that takes no dead letters."""
 
-    def fail(
+    def fail(  # noqa: PLR0913 - as `Outbox` has it
         self,
         place: Place,
         message: Any,
         error: BaseException,
         key: Any = AT_HAND,  # noqa: ARG002
         *,
+        origin: Origin | None = None,  # noqa: ARG002
         encoding: str | None = None,  # noqa: ARG002
     ) -> None:
         """Raise the error."""
@@ -106,10 +108,11 @@ class Sink:
 class Feed:
     """A decoder that lets messages pass which are decoded already."""
 
+    framing = LINES
+    """Nothing is framed in memory, so it does not matter how."""
+
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
-        self.header_length = decoder.header_length
-        self.payload_length = decoder.payload_length
 
     def decode(self, bs: Any) -> Any:
         """Return the message."""

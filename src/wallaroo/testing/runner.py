@@ -119,6 +119,7 @@ class InMemory:
     Args:
         application: A built application, or its `application_setup`.
         args: The command line for `application_setup`, as for `run`.
+        strict_keys: Make keys that are not in a step's `partition_keys` errors, as that option of `machida` does.
         keep_errors: Collect messages on which user code fails in `errors`, as in a real run, instead of raising a
             `StepError`.
 
@@ -138,7 +139,14 @@ class InMemory:
     ['5']
     """
 
-    def __init__(self, application: Testable, *, args: Iterable[str] | None = None, keep_errors: bool = False) -> None:
+    def __init__(
+        self,
+        application: Testable,
+        *,
+        args: Iterable[str] | None = None,
+        keep_errors: bool = False,
+        strict_keys: bool = False,
+    ) -> None:
         built = application if isinstance(application, Application) else _built(application, args)
         self._recorders: dict[str, Recorder] = {}
         pipelines = tuple(self._with_recorders(pipeline) for pipeline in built.pipelines)
@@ -146,7 +154,12 @@ class InMemory:
         serializers = own_serializers(module)
         names = [pipeline.name for pipeline in pipelines]
         plan = Plan(
-            Application(built.name, pipelines), _layout(pipelines), *serializers, run_id="memory", sources=names
+            Application(built.name, pipelines),
+            _layout(pipelines),
+            *serializers,
+            run_id="memory",
+            sources=names,
+            strict_keys=strict_keys,
         )
         self._at_hand = AtHand()
         self._worker = Worker(plan, self._at_hand, Direct(plan) if keep_errors else Raising(plan))

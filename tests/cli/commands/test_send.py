@@ -95,6 +95,16 @@ def test_framing_none_sends_the_file_as_it_is(wallaroo, listener, tmp_path):
     assert "sent 4 messages (20 bytes)" in report
 
 
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_framing_lines_ends_every_line(wallaroo, listener, tmp_path, end):
+    file = tmp_path / "lines"
+    file.write_bytes(b"one\n\ntwo" + end)
+    server = listener()
+    report = finished(wallaroo("send", server.address, "--file", file, "--framing", "lines", "--repeat", "2"))
+    assert server.everything() == [b"one\n\ntwo\n" * 2]
+    assert "sent 6 messages (18 bytes)" in report
+
+
 def test_a_line_too_long_for_its_header(wallaroo, listener, tmp_path):
     file = tmp_path / "lines"
     file.write_bytes(b"fits\n" + b"x" * 256 + b"\nnever sent\n")

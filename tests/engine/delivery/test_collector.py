@@ -16,7 +16,7 @@ from wallaroo.engine.failure import Failure, Kind
 from wallaroo.engine.state_heads import Place, StoredHead
 from wallaroo.engine.transport.task_channel import FRAME, HELLO, TaskChannel
 from wallaroo.engine.transport.worker_notes import NO_CARE, Note, WorkerNote
-from wallaroo.errors import WallarooError
+from wallaroo.errors import SavedStateError, WallarooError
 
 TOKEN = "secret"
 HEAD = StoredHead(b"[1]", {1: Place("file", 0)})
@@ -129,6 +129,7 @@ def test_what_an_earlier_attempt_hands_in_is_not_taken(collector, task):
     ("error", "failure"),
     [
         (WallarooError("The log is damaged."), Failure(Kind.FINAL, "The log is damaged.")),
+        (SavedStateError("Its class is gone."), Failure(Kind.APPLICATION, "Its class is gone.")),
         (ValueError(3), Failure(Kind.FINAL, "ValueError(3)")),
         (OSError(errno.ENOSPC, "full"), Failure(Kind.NO_ROOM, "[Errno 28] full")),
         (OSError(errno.EDQUOT, "over"), Failure(Kind.NO_ROOM, "[Errno 122] over")),

@@ -18,7 +18,7 @@ from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.ledger import Ledger
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, Chunk
+from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, UNLISTED_KEYS, Chunk
 from wallaroo.engine.transport.dead_letter_record import dump_records
 
 PATIENCE = 60
@@ -149,6 +149,15 @@ def test_printed_text_is_told_once(start, notices):
         for _ in range(2):
             egress.deliver(0, [sent(PRINTED, "é\nsecond line\n".encode())])
     assert notices == ["é\nsecond line"]
+
+
+def test_states_for_keys_that_were_not_listed_are_counted_once(start, notices):
+    with start() as egress:
+        for number in (0, 1, 1, 0):
+            egress.deliver(number, [sent(UNLISTED_KEYS, b'{"votes": [6, "\'z\'"]}')])
+        egress.sum_up()
+    [told] = notices
+    assert told.startswith("State 'votes': made 12 states for keys that were not listed, such as 'z', in this run.")
 
 
 def test_stopping_leaves_the_block_to_the_next_run(start, servers, stopping, tmp_path):

@@ -15,6 +15,7 @@ from tests.engine.blocks import Blocks
 from wallaroo.engine.delivery.worker_deaths import FIRST_STAGE, Death, WorkerDeaths
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.stages.crash_guard import CallGuard, GuardedTask, WorkerDiedError
+from wallaroo.engine.stages.current_message import CurrentMessage
 from wallaroo.engine.transport.worker_notes import Care, Note, WorkerNote, call_name, take_note
 from wallaroo.topology.model import REPLAYS
 
@@ -221,9 +222,9 @@ def test_between_calls_nobody_is_at_fault(tmp_path):
         note = WorkerNote(tmp_path)
         (tmp_path / "name").write_text(note.name)
         note.begin(7)
-        watch = CallGuard({}, note)
-        watch.message = lambda: 17
-        watch.over(str, "decoder")(b"a")
+        current = CurrentMessage()
+        current.number = lambda: 17
+        CallGuard({}, note).over(str, "decoder", current)(b"a")
         dies("")
 
     assert in_child(run) is None

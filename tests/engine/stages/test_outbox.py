@@ -117,8 +117,17 @@ def test_a_flood_of_printed_text_is_cut_short(outbox_of):
     assert 1000 <= len(chunk.body) <= 100_000
 
 
-def test_keys_that_were_not_listed_are_dead_letters(outbox_of, dead_letters):
+def test_keys_that_were_not_listed_travel_like_others(outbox_of):
     plan, outbox, run = outbox_of(keys=["a", "b"])
+    run((b"a1", b"x1", b"b1", b"x2"))
+    chunks = list(taken(outbox))
+    groups = {key: some for groups in by_bucket(plan, chunks).values() for key, some in groups.items()}
+    assert groups == {"a": ["a1"], "b": ["b1"], "x": ["x1", "x2"]}
+    assert {chunk.route for chunk in chunks} == {0}
+
+
+def test_keys_that_were_not_listed_are_dead_letters(outbox_of, dead_letters):
+    plan, outbox, run = outbox_of(keys=["a", "b"], strict_keys=True)
     for _ in range(2):
         run((b"a1", b"x1", b"b1", b"x2"))
         chunks = list(taken(outbox))
@@ -174,7 +183,8 @@ def test_the_applications_own_serialisation_packs_each_message(outbox_of, dead_l
         packed.append(data)
         return data.encode("utf-16")
 
-    plan, outbox, run = outbox_of(keys=["a"], serialize=serialize, deserialize=lambda bs: bs.decode("utf-16"))
+    rest = {"serialize": serialize, "deserialize": lambda bs: bs.decode("utf-16"), "strict_keys": True}
+    plan, outbox, run = outbox_of(keys=["a"], **rest)
     run((b"a1", b"a2", b"x"))
     chunks = list(taken(outbox))
     (group,) = by_bucket(plan, chunks).values()
@@ -191,7 +201,7 @@ def test_a_dead_letter_tells_everything(make, dead_letters):
 
     plan = make.plan(make.pipeline("the pipeline", make.step(refuse)))
     outbox = Outbox(plan)
-    outbox.origin = lambda: {"source": "s", "position": 42}
+    outbox.current.origin = lambda: {"source": "s", "position": 42}
     source_line(plan, outbox, plan.application.pipelines[0])([b"hello" * 1000])
     (record,) = dead_letters(taken(outbox))
     assert record["time"] > 1.7e9
@@ -229,7 +239,7 @@ class Mute:
 
 
 def test_messages_and_keys_without_a_repr_are_told_somehow(outbox_of, make, dead_letters):
-    _, outbox, run = outbox_of(steps=[make.step(Mute)], key=lambda data: data, keys=["a"])
+    _, outbox, run = outbox_of(steps=[make.step(Mute)], key=lambda data: data, keys=["a"], strict_keys=True)
     run([b"a"])
     (record,) = dead_letters(taken(outbox))
     assert "Mute object at" in record["message"]

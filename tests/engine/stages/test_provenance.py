@@ -91,8 +91,9 @@ def told(records):
 
 @pytest.fixture
 def query(make, tmp_path):
-    def build(*steps, buckets=4, **options):
-        return Query(make.plan(make.pipeline("p", *steps, **options), buckets=buckets), tmp_path)
+    def build(*steps, buckets=4, strict_keys=False, **options):
+        plan = make.plan(make.pipeline("p", *steps, **options), buckets=buckets, strict_keys=strict_keys)
+        return Query(plan, tmp_path)
 
     return build
 
@@ -106,6 +107,7 @@ def test_every_message_that_fails_is_told_with_its_position(query, make, dead_le
         make.step(words, multi=True),
         make.state_step(remember, key=first_letter, keys=["a", "b", "c"]),
         encoders=(encode,),
+        strict_keys=True,
     )
     first = 0
     for seed, tasks in enumerate([1, 2, 3]):

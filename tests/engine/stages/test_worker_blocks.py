@@ -1,6 +1,7 @@
 """Workers without Spark: blocks, first stage, stages with state, commits, chained as the query chains them."""
 
 import gc
+import json
 import random
 import sys
 from collections import Counter, defaultdict
@@ -11,6 +12,7 @@ from tests.engine.blocks import Blocks
 
 from wallaroo.engine.stages import worker
 from wallaroo.engine.stages.captured_output import CapturedStream
+from wallaroo.engine.transport.chunks import UNLISTED_KEYS
 from wallaroo.errors import WallarooError
 
 TEXT = ["the", "the", "the", "cat", "and", "dog", "bird", "saw", "that", "a"]
@@ -240,6 +242,27 @@ def test_what_user_code_prints_comes_with_its_block(make, tmp_path, monkeypatch)
     blocks = Blocks(make.plan(line), tmp_path)
     blocks.run(("p", [b"one", b"two"]))
     assert blocks.printed == "ONE\nTWO\n"
+
+
+def test_states_for_keys_that_were_not_listed_are_counted_where_they_are_made(make, tmp_path):
+    line = make.pipeline("p", make.state_step(count_word, state="words", key=first_letter, keys=["a", "b"]))
+    blocks = Blocks(make.plan(line), tmp_path, workers=2)
+
+    def made(*words):
+        blocks.append(("p", list(words)))
+        (block,) = blocks.sequence.read_from(blocks.done)
+        blocks.done = block.number + 1
+        chunks = [chunk for chunk in blocks.chunks_of(block) if chunk.route == UNLISTED_KEYS]
+        told = [json.loads(bytes(chunk.body)) for chunk in chunks]
+        assert all(set(each) == {"words"} for each in told)
+        return sum(each["words"][0] for each in told), {each["words"][1] for each in told}
+
+    number, examples = made(b"a", b"x1", b"x2", b"y", b"z")
+    assert number == 3
+    assert examples <= {"'x'", "'y'", "'z'"}
+    assert made(b"x", b"y", b"b") == (0, set())
+    blocks.commit()
+    assert made(b"z", b"w", b"a") == (1, {"'w'"})
 
 
 def test_at_the_end_of_an_epoch_only_what_was_touched_in_it_is_written(make, tmp_path):

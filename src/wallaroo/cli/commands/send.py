@@ -15,7 +15,7 @@ import click
 
 from wallaroo.cli import screen
 from wallaroo.cli.exit_codes import SEND_EXIT_CODES, exit_codes_help
-from wallaroo.cli.framing import FRAMING_NAMES, FRAMINGS, InputError
+from wallaroo.cli.framing import FRAMINGS, LINES, SEND_FRAMING_NAMES, InputError
 from wallaroo.cli.network import Address, AddressType, NotConfirmedError, connect, end_stream, has_ended
 from wallaroo.cli.send_input import STDIN, Batch, Input, frames, limited, paced
 from wallaroo.errors import WallarooError
@@ -99,10 +99,11 @@ def _in_doubt(tally: Tally) -> str:
 )
 @click.option(
     "--framing",
-    type=click.Choice(FRAMING_NAMES),
+    type=click.Choice(SEND_FRAMING_NAMES),
     default="u32be",
     show_default=True,
-    help="The header that holds each message's length; with none, the file is sent as it is.",
+    help="The header that holds each message's length; with lines, a newline behind each message instead; with none, "
+    "the file is sent as it is.",
 )
 @click.option("--raw", is_flag=True, help="The file holds frames already: send it as it is.")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Send this many messages a second, evenly.")
@@ -145,6 +146,7 @@ def command(  # noqa: PLR0913 - one argument for each option.
     wallaroo send 127.0.0.1:7010 --file text.txt
     wallaroo send 127.0.0.1:7010 --file text.txt --rate 1000 --repeat 10
     wallaroo send 127.0.0.1:7010 --file frames.bin --raw --framing u16be
+    wallaroo send 127.0.0.1:7010 --file text.txt --framing lines
     echo "why hello world" | wallaroo send 127.0.0.1:7010
     """  # noqa: D301 - click wants the real character.
     source = Input(None if str(path) == "-" else path, repeat)
@@ -156,10 +158,9 @@ def command(  # noqa: PLR0913 - one argument for each option.
             screen.say(f"waiting up to {retry:g} s for {address} to accept connections")
 
     chosen = FRAMINGS.get(framing)
-    batches = paced(
-        limited((batch for stream in source.streams() for batch in frames(stream, chosen, raw=raw)), limit),
-        rate,
-    )
+    end_last = framing == LINES and not raw
+    every = (batch for stream in source.streams() for batch in frames(stream, chosen, raw=raw, end_last=end_last))
+    batches = paced(limited(every, limit), rate)
     with screen.plain_errors(exit_codes=True):
         source.check()
         with connect(address, retry=retry, on_wait=on_wait) as connection:

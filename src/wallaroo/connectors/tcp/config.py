@@ -37,7 +37,8 @@ class TCPSourceConfig(_TCPAddress):
         host: The address to listen on.
         port: The port to listen on, as a string or a number; 0 lets the system pick a free one.
         decoder: What frames and decodes the bytes: made with `@wallaroo.decoder`, or an object with
-            `header_length`, `payload_length` and `decode`.
+            `header_length`, `payload_length` and `decode`, or, where each message is a line, with `framing = "lines"`
+            and `decode`.
         valid: Kept for programs that give it; so are the ones below. Any number of senders may connect at once here,
             and bytes are read as they come.
         parallelism: How many senders the original listened to at once.

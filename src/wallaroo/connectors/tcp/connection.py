@@ -6,9 +6,10 @@ import asyncio
 import os
 import socket
 import struct
+import time
 from typing import Protocol, cast
 
-from wallaroo.ingress.framing import Framer, FramingError
+from wallaroo.ingress.framing import Framer, FramingError, LineFramer
 from wallaroo.ingress.partial_frames import PartialFrames
 
 READ_BYTES = 256 << 10
@@ -52,13 +53,15 @@ class Connection(asyncio.BufferedProtocol):
     reading and writing.
     """
 
-    def __init__(self, receiver: Receiver, framer: Framer, unfinished: PartialFrames) -> None:
+    def __init__(self, receiver: Receiver, framer: Framer | LineFramer, unfinished: PartialFrames) -> None:
         self._receiver = receiver
         self._framer = framer
         self._unfinished = unfinished
         self._counted = 0
         self._refused = False
         self._reasons_to_wait: set[object] = set()
+        self._read_at = time.monotonic()
+        self._told_to_be_stuck = False
         self.peer = "a sender"
         self.transport: asyncio.Transport | None = None
 
@@ -71,6 +74,15 @@ class Connection(asyncio.BufferedProtocol):
     def is_held(self) -> bool:
         """Return whether there is a reason not to read."""
         return bool(self._reasons_to_wait)
+
+    def stuck_for(self, seconds: float) -> str | None:
+        """Say what the unfinished message lacks, once, if nothing more of it has come for so long."""
+        if self.is_held:
+            self._read_at = time.monotonic()  # It is not the sender that keeps us waiting.
+        if self._told_to_be_stuck or not self.pending or time.monotonic() - self._read_at < seconds:
+            return None
+        self._told_to_be_stuck = True
+        return self._framer.lacking
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
@@ -98,6 +110,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> None:
         """Take note that the sender has ended its stream; the connection is closed after this."""
+        if not self._refused:
+            self._hand_over(self._framer.finish())
         # Half a message is not accepted, so a stream that ends inside one was not accepted as a whole.
         if self._receiver.has_written_all and not self.pending:
             self._when_closed(_END)
@@ -148,16 +162,20 @@ class Connection(asyncio.BufferedProtocol):
         self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, what)
 
     def _take(self, data: bytes) -> bool:
+        self._read_at = time.monotonic()
         try:
             payloads = self._framer.feed(data)
         except FramingError as error:
             self._receiver.received(error.complete)
             self.give_up("sent what cannot be framed", f": {error.reason}.")
             return False
+        self._hand_over(payloads)
+        return True
+
+    def _hand_over(self, payloads: list[bytes]) -> None:
         pending = self._framer.pending
         if pending != self._counted:
             change = pending - self._counted
             self._counted = pending
             self._unfinished.changed(self, change)
         self._receiver.received(payloads)
-        return True

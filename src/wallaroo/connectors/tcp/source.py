@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wallaroo.connectors.tcp.connection import Connection
 from wallaroo.connectors.tcp.sockets import open_sockets
 from wallaroo.errors import WallarooError
-from wallaroo.ingress.framing import Framer, FramingError
+from wallaroo.ingress.framing import Framer, FramingError, LineFramer, framer_for
 from wallaroo.ingress.limits import ACCEPTED_AT_ONCE
 from wallaroo.introspection import instance_of
 from wallaroo.notices import ConnectionSummary
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 LISTEN_BACKLOG = 1024
 REST_BYTES = 64 << 20
 """How much is taken in at the end of what has arrived already: senders that never stop could keep us for ever."""
+
+STUCK_SECONDS = 60.0
+"""How long nothing more of a message may come before somebody is told: the sender may not frame as the decoder does."""
+_STUCK_TOLD_AT_ONCE = 3
 
 # How many turns of the event loop connections that the kernel has accepted already get to be picked up.
 _LAST_TURNS = 100
@@ -35,7 +39,9 @@ class TcpSource:
         self._log = log
         self._limits = context.limits
         self._unfinished = context.unfinished
+        self._notice = context.notice
         self._closings = ConnectionSummary(log.name, context.notice)
+        self._look_for_stuck: asyncio.TimerHandle | None = None
         self._servers: list[asyncio.Server] = []
         self._open: set[Connection] = set()
         self._closed = False
@@ -54,13 +60,27 @@ class TcpSource:
             self._servers.append(await loop.create_server(self._accepted, sock=sock, backlog=ACCEPTED_AT_ONCE))
             # How many may queue up is another matter; asyncio has one number for both.
             sock.listen(LISTEN_BACKLOG)
+        self._tell_stuck()
         return address
 
     def _accepted(self) -> Connection:
         return Connection(self, self._framer(), self._unfinished)
 
-    def _framer(self) -> Framer:
-        return Framer(self._decoder, self._limits.max_message_size)
+    def _framer(self) -> Framer | LineFramer:
+        return framer_for(self._decoder, self._limits.max_message_size)
+
+    def _tell_stuck(self) -> None:
+        """Tell which connections are stuck inside a message, each once, and look again after a while."""
+        stuck = [(each.peer, why) for each in self._open if (why := each.stuck_for(STUCK_SECONDS)) is not None]
+        for peer, why in stuck[:_STUCK_TOLD_AT_ONCE]:
+            self._notice(
+                f"The connection from {peer} to {self._log.name!r} is inside a message, and nothing has come for "
+                f"{STUCK_SECONDS:.0f} s: {why}"
+            )
+        if more := len(stuck[_STUCK_TOLD_AT_ONCE:]):
+            connections = "connection is" if more == 1 else "connections are"
+            self._notice(f"And {more:,} more {connections} in the same way inside a message to {self._log.name!r}.")
+        self._look_for_stuck = asyncio.get_running_loop().call_later(STUCK_SECONDS / 4, self._tell_stuck)
 
     @property
     def connections(self) -> int:
@@ -135,6 +155,8 @@ class TcpSource:
     def close(self) -> None:
         """Stop to listen, and close the connections."""
         self._closed = True
+        if self._look_for_stuck is not None:
+            self._look_for_stuck.cancel()
         for server in self._servers:
             server.close()
         for connection in self._open:

@@ -14,11 +14,12 @@ from wallaroo.engine.delivery.dead_letter_file import DeadLetterFile
 from wallaroo.engine.delivery.error_policy import ErrorPolicy, OnError
 from wallaroo.engine.delivery.ledger import Ledger, Part
 from wallaroo.engine.delivery.progress import Progress
+from wallaroo.engine.delivery.unlisted_keys import UnlistedKeys
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.metrics import Metrics
 from wallaroo.engine.plan import Plan, SinkRoute
-from wallaroo.engine.transport.chunks import BLOCK, DEAD_LETTERS, PRINTED, Chunk, unpack_share
+from wallaroo.engine.transport.chunks import BLOCK, DEAD_LETTERS, PRINTED, UNLISTED_KEYS, Chunk, unpack_share
 from wallaroo.engine.transport.dead_letter_record import Letter, load_records
 from wallaroo.ingress.sequence import Range, SequencedBlock, unpack_block
 from wallaroo.notices import Notice
@@ -51,6 +52,7 @@ class Egress:
         self._ledger = Ledger(home.ledger)
         self._policy = ErrorPolicy(on_error or OnError())
         self._dead_letters = DeadLetterFile(home.dead_letters, notice)
+        self._unlisted_keys = UnlistedKeys(notice)
         self._hand_ins = collector
         self._commits = commits
         self._progress = progress
@@ -85,8 +87,9 @@ class Egress:
         return self._connections.setdefault(sink.name, sink)
 
     def sum_up(self) -> None:
-        """Report repeated errors, when it is time."""
+        """Report repeated errors, and keys that were not listed, when it is time."""
         self._dead_letters.sum_up()
+        self._unlisted_keys.sum_up()
 
     def start(self) -> None:
         """Start delivering, and connect to the receivers, so that a missing one is reported at the start."""
@@ -113,6 +116,7 @@ class Egress:
         for connection in self._connections.values():
             connection.close()
         self._dead_letters.close()
+        self._unlisted_keys.close()
         self._ledger.close()
 
     def _run(self) -> None:
@@ -172,10 +176,10 @@ class Egress:
                 block = unpack_block(chunk.body)
             elif chunk.route >= 0:
                 outputs[self._routes[chunk.route]].append(chunk)
-            elif chunk.route == PRINTED and number >= self._printed:
-                self._notice(bytes(chunk.body).decode(errors="replace").rstrip("\n"))
             elif chunk.route == DEAD_LETTERS:
                 letters += load_records(chunk.body)
+            elif number >= self._printed:
+                self._tell(chunk)
         self._printed = max(self._printed, number + 1)
         if not self._ledger.has(_DEAD_LETTERS_IN_LEDGER, number):
             self._keep(letters, block.ranges, number)
@@ -189,6 +193,13 @@ class Egress:
             # Blocks that are computed again after a failure are not progress.
             self._furthest = number + 1
             self.metrics.delivered(block, self._sources)
+
+    def _tell(self, chunk: Chunk) -> None:
+        """Tell what a chunk has for the user's screen."""
+        if chunk.route == PRINTED:
+            self._notice(bytes(chunk.body).decode(errors="replace").rstrip("\n"))
+        elif chunk.route == UNLISTED_KEYS:
+            self._unlisted_keys.add(chunk.body)
 
     def _keep(self, letters: list[Letter], ranges: Sequence[Range], number: int) -> None:
         """Store the dead letters of a block, unless there are so many that the application has to stop."""

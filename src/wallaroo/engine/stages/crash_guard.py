@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from wallaroo.engine.stages.current_message import CurrentMessage
 from wallaroo.engine.transport.worker_notes import Care, WorkerNote, call_name
 
 if TYPE_CHECKING:
@@ -84,17 +85,13 @@ class CallGuard:
         self._note = note
         self._last: Any = None
         self._calls: Counter[str] = Counter()
-        self.message: Callable[[], Any] = object
-        """Says which message is at hand; set by whoever feeds the steps."""
-        self.source = ""
-        """Where the messages come from, where their numbers do not say it; set by whoever feeds the steps."""
 
-    def over(self, function: Function, label: str) -> Function:
-        """Return a function that does the same, with a note of it while it lasts."""
+    def over(self, function: Function, label: str, current: CurrentMessage) -> Function:
+        """Return a function that does the same for the current message, with a note of it while it lasts."""
         note = self._note
 
         def watched(*arguments: Any) -> Any:
-            call = self._next_call(label)
+            call = self._next_call(label, current)
             if call in self._fatal:
                 words = self._fatal[call] or _NO_WORDS
                 raise WorkerDiedError(f"the process that ran it died, twice: {words}")
@@ -108,9 +105,9 @@ class CallGuard:
 
         return watched  # type: ignore[return-value] # which takes and returns what the function does
 
-    def _next_call(self, label: str) -> str:
+    def _next_call(self, label: str, current: CurrentMessage) -> str:
         """Return the name of a call: the step, the message, and the how-manieth call of the step for it that it is."""
-        message = f"{self.source} {self.message()}" if self.source else self.message()
+        message = f"{current.source} {current.number()}" if current.source else current.number()
         if message != self._last:
             self._last = message
             self._calls.clear()

@@ -70,11 +70,11 @@ class FirstStage:
         def position() -> int:
             return end - length_hint() - 1
 
-        # What has no key must not find that of the last message of another source.
-        self._outbox.key = None
-        self._outbox.origin = lambda: self._line.origin(position())
-        if self._outbox.watch is not None:
-            self._outbox.watch.message = position
+        current = self._outbox.current
+        # A message without a key must not find that of the last message of another source.
+        current.key = None
+        current.origin = lambda: self._line.origin(position())
+        current.number = position
         with self._outbox.capturing():
             self._line.run(remaining)
         self._outbox.join_encoded()

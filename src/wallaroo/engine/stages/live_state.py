@@ -23,8 +23,10 @@ import pickle
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from wallaroo.class_changes import upgraded, why_not_loaded
 from wallaroo.engine.state_heads import BucketHead
 from wallaroo.engine.transport.serializer import Serializer
+from wallaroo.errors import SavedStateError, users_traceback
 
 _TOKENS_KEPT = 16
 _MERGE_AT = 8
@@ -32,6 +34,10 @@ _MERGE_AT = 8
 
 class BucketStore(Protocol):
     """The durable side of one bucket."""
+
+    @property
+    def state(self) -> str:
+        """Return the name of the state that it is a bucket of."""
 
     def read_head(self) -> bytes | None:
         """Return the head, None if there never was one."""
@@ -105,26 +111,47 @@ class StateLog:
         entries = []
         for number, size in head.entries:
             if number not in kept:
-                kept[number] = self._apply(live, number, size, store.read_entry(number, size))
+                kept[number] = self._apply(live, number, size, store)
             entries.append(kept[number])
         live.entries = entries
         live.version = head.version
         live.tokens = head.tokens
         return live
 
-    def _apply(self, bucket: Bucket, number: int, size: int, data: bytes) -> Entry:
+    def _apply(self, bucket: Bucket, number: int, size: int, store: BucketStore) -> Entry:
         """Bring the states of an entry to life."""
-        saved, passing = self._load_entry(data)
+        saved, passing = self._load_entry(store, number, size)
         bucket.objects.update(saved)
         bucket.unsaved.difference_update(saved)
         bucket.objects.update(passing)
         bucket.unsaved.update(passing)
         return Entry(number, size, set(saved), set(passing))
 
-    def _load_entry(self, data: bytes) -> tuple[dict[Any, Any], dict[Any, Any]]:
-        saved, passing, run_id = pickle.loads(data)
-        load = self._serializer.load_states
-        return load(saved), load(passing) if run_id == self._run_id and passing else {}
+    def _load_entry(self, store: BucketStore, number: int, size: int) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        saved, passing, run_id = pickle.loads(store.read_entry(number, size))
+        # What this run has written was up to date.
+        mine = run_id == self._run_id
+        states = self._load_states(store, saved, upgrade=not mine)
+        return states, self._load_states(store, passing, upgrade=False) if mine and passing else {}
+
+    def _load_states(self, store: BucketStore, data: bytes, *, upgrade: bool) -> dict[Any, Any]:
+        """Return states; where they cannot be loaded, or brought up to date, it is the program that has to change."""
+        try:
+            states = self._serializer.load_states(data)
+            return upgraded(states) if upgrade else states
+        except MemoryError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise SavedStateError(why_not_loaded(store.state, data, error, users_traceback(error))) from error
+
+    def try_loading(self, store: BucketStore) -> None:
+        """Load an entry of a bucket, if it has any: the oldest, which is most likely to be what a program cannot load.
+
+        Raises:
+            SavedStateError: It cannot be loaded.
+        """
+        for number, size in BucketHead.load(store.read_head()).entries[:1]:
+            self._load_entry(store, number, size)
 
     def save(self, bucket: Bucket, store: BucketStore, saved: set[Any], touched: set[Any]) -> None:
         """Make a new version: `saved` keys are to last, other `touched` keys live on in this run only."""
@@ -180,7 +207,7 @@ class StateLog:
         if behind:
             # What was saved last is no longer alive, only in the entries.
             for entry in replaced:
-                older = self._load_entry(store.read_entry(entry.number, entry.size))[0]
+                older = self._load_entry(store, entry.number, entry.size)[0]
                 states.update({key: older[key] for key in behind & older.keys()})
         dump = self._serializer.dump_states
         parts = (dump(states), dump({key: live[key] for key in passing}) if passing else b"", self._run_id)
@@ -207,7 +234,8 @@ class StateLog:
 class MemoryStore:
     """A bucket store in memory, for tests and for runs without Spark."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: str = "") -> None:
+        self.state = state
         self.head: bytes | None = None
         self.entries: dict[int, bytes] = {}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import sys
 from array import array
 from collections import defaultdict
@@ -18,17 +19,19 @@ from typing import Any
 from wallaroo.engine.plan import Plan, SinkRoute, StepRoute
 from wallaroo.engine.stages.captured_output import CapturedStream
 from wallaroo.engine.stages.crash_guard import CallGuard, Function
+from wallaroo.engine.stages.current_message import CurrentMessage, Origin
 from wallaroo.engine.transport.buckets import stable_hash
-from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, Chunk
+from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, UNLISTED_KEYS, Chunk
 from wallaroo.engine.transport.dead_letter_record import Letter, Place, dump_records, make_letter, safe_repr, shorten
 
 _PRINTED_AT_MOST = 64 * 1024
 _KNOWN_BUCKETS_AT_MOST = 1_000_000
 _FANOUT_AT_MOST = 100_000
 
-Origin = Callable[[], dict[str, Any]]
 OriginOfPacked = Callable[[int, int, Any, int], dict[str, Any]]
 """Says where a message for a state came from, by its route, part, key and place among the messages of the key."""
+OriginOfKeyed = Callable[[Any, int], dict[str, Any]]
+"""The same for messages of one route and part."""
 
 
 AT_HAND: Any = object()
@@ -43,7 +46,7 @@ class NotPicklableError(Exception):
 
 
 class UnknownKeyError(Exception):
-    """A partition function returned a key that the application had not listed."""
+    """A partition function returned a key that its state cannot have."""
 
 
 class Outbox:
@@ -51,7 +54,8 @@ class Outbox:
 
     def __init__(self, plan: Plan, watch: CallGuard | None = None) -> None:
         self._plan = plan
-        self.watch = watch
+        self.current = CurrentMessage()
+        self._watch = watch
         """Stands in front of all user code, where a process has died at it."""
         self._serializer = plan.serializer
         self._sinks: dict[int, list[bytes]] = {}
@@ -59,17 +63,13 @@ class Outbox:
         self._keyed: dict[int, defaultdict[Any, list[Any]]] = {}
         self._buckets: dict[int, dict[Any, int]] = {}
         self._dead: list[Letter] = []
+        self._unlisted: dict[str, tuple[int, str]] = {}
+        """By state, how many objects were made for keys that were not listed, and the first of these keys."""
         self._travelled: set[type] = set()
         """Classes of messages that have been seen to survive the way to another worker."""
         self.fanout_budget = _FANOUT_AT_MOST
-        """How many messages may still come out of steps that make many of one, which count them."""
+        """How many messages may still come out of steps that make many of one, whose generated loops count it down."""
         self.printed = io.StringIO()
-        self.key: Any = None
-        """The key of the message at hand, for states that take the key that a message already has."""
-        self.origin: Origin = dict
-        """Says where the message at hand came from; set by whoever feeds the steps."""
-        self.origin_of_packed: OriginOfPacked = _unknown
-        """The same for a message that fails when it is packed; set by whoever takes the content."""
 
     def sink(self, route: SinkRoute) -> list[bytes]:
         """Return the list that takes the encoded messages for a sink."""
@@ -83,7 +83,16 @@ class Outbox:
 
     def watched(self, function: Function, label: str) -> Function:
         """Return a function of the user's as it is to be called."""
-        return function if self.watch is None else self.watch.over(function, label)
+        return function if self._watch is None else self._watch.over(function, label, self.current)
+
+    @contextlib.contextmanager
+    def watched_by(self, watch: CallGuard) -> Iterator[None]:
+        """Have `watch` in front of the user's functions that are bound meanwhile."""
+        outer, self._watch = self._watch, watch
+        try:
+            yield
+        finally:
+            self._watch = outer
 
     def clear(self) -> None:
         """Forget everything; a task that failed half-way may have left something."""
@@ -93,8 +102,9 @@ class Outbox:
         for keyed in self._keyed.values():
             keyed.clear()
         self._dead.clear()
+        self._unlisted.clear()
         self.fanout_budget = _FANOUT_AT_MOST
-        self.key = None
+        self.current.key = None
         self.printed.seek(0)
         self.printed.truncate()
 
@@ -122,35 +132,64 @@ class Outbox:
             if encoded:
                 self._joined[number].take(encoded)
 
-    def fail(
-        self, place: Place, message: Any, error: BaseException, key: Any = AT_HAND, *, encoding: str | None = None
+    def fail(  # noqa: PLR0913 - all there is to know
+        self,
+        place: Place,
+        message: Any,
+        error: BaseException,
+        key: Any = AT_HAND,
+        *,
+        origin: Origin | None = None,
+        encoding: str | None = None,
     ) -> None:
-        """Record a message that user code could not handle; it becomes a dead letter, and work goes on."""
+        """Record a message that user code could not handle; it becomes a dead letter, and work goes on.
+
+        Args:
+            place: The step that failed.
+            message: What the step was given.
+            error: What it raised.
+            key: The key of the message; where it is left out, that of the message at hand.
+            origin: Says where the message came from; where it is left out, it is the one at hand.
+            encoding: What `message` is, where it is not just a message.
+        """
         if key is AT_HAND:
-            key = self.key if place.keyed else None
-        serializer, origin = self._serializer, self.origin()
-        self.keep(make_letter(place, message, error, key=key, origin=origin, serializer=serializer, encoding=encoding))
+            key = self.current.key if place.keyed else None
+        found = (origin or self.current.origin)()
+        self.keep(
+            make_letter(place, message, error, key=key, origin=found, serializer=self._serializer, encoding=encoding)
+        )
 
     def keep(self, letter: Letter) -> None:
         """Take a dead letter as it is."""
         self._dead.append(letter)
+
+    def made_unlisted(self, state: str, key: Any) -> None:
+        """Take note that a state was made for a key that the application had not listed."""
+        number, first = self._unlisted.get(state) or (0, shorten(safe_repr(key)))
+        self._unlisted[state] = number + 1, first
 
     def take_letters(self) -> list[Letter]:
         """Return the dead letters so far, and forget them."""
         letters, self._dead = self._dead, []
         return letters
 
-    def share_out(self, part: int, shares: list[list[Chunk]], carrier: int) -> None:
+    def share_out(
+        self, part: int, shares: list[list[Chunk]], carrier: int, origin_of: OriginOfPacked | None = None
+    ) -> None:
         """Put everything collected into the shares of a stage's partitions, and start again.
 
-        `part` says where in the block it comes from; `carrier` is the share for what has no bucket to go to.
+        Args:
+            part: Where in the block it comes from.
+            shares: One list for each partition.
+            carrier: The share for what has no bucket to go to.
+            origin_of: Says where a message came from that fails when it is packed.
         """
         self.fanout_budget = _FANOUT_AT_MOST
         for number, groups in self._keyed.items():
             if groups:
                 route = self._plan.routes[number]
                 assert isinstance(route, StepRoute)
-                self._share_out_keyed(route, groups, part, shares)
+                self._share_out_keyed(route, groups, part, shares, partial(origin_of or _unknown, number, part))
                 groups.clear()
         self.join_encoded()
         loose = shares[carrier]
@@ -161,6 +200,9 @@ class Outbox:
         if self._dead:
             loose.append(Chunk(DEAD_LETTERS, part, len(self._dead), dump_records(self._dead)))
             self._dead.clear()
+        if self._unlisted:
+            loose.append(Chunk(UNLISTED_KEYS, part, 0, json.dumps(self._unlisted).encode()))
+            self._unlisted.clear()
         if text := self._printed_text():
             loose.append(Chunk(PRINTED, part, 0, text.encode("utf-8", "replace")))
 
@@ -174,11 +216,16 @@ class Outbox:
         return text
 
     def _share_out_keyed(
-        self, route: StepRoute, groups: dict[Any, list[Any]], part: int, shares: list[list[Chunk]]
+        self,
+        route: StepRoute,
+        groups: dict[Any, list[Any]],
+        part: int,
+        shares: list[list[Chunk]],
+        origin_of: OriginOfKeyed,
     ) -> None:
         """Put the messages for a state into the shares of its buckets' partitions, those of a bucket side by side."""
         by_bucket: defaultdict[int, dict[Any, list[Any]]] = defaultdict(dict)
-        for bucket, key, messages in self._with_buckets(route, groups, part):
+        for bucket, key, messages in self._with_buckets(route, groups, origin_of):
             by_bucket[bucket][key] = messages
         place = self._plan.placement(route.step.state.name, len(shares))
         by_share: defaultdict[int, dict[Any, list[Any]]] = defaultdict(dict)
@@ -187,7 +234,7 @@ class Outbox:
             by_share[place(bucket)].update(by_bucket[bucket])
             marks[place(bucket)].extend((bucket, len(by_bucket[bucket])))
         for share, of_share in by_share.items():
-            body, count, kept = self._packed(route, of_share, part)
+            body, count, kept = self._packed(route, of_share, origin_of)
             if kept is not of_share:
                 marks[share] = self._marks_of(route, kept)
             if count:
@@ -202,7 +249,7 @@ class Outbox:
         return marks
 
     def _with_buckets(
-        self, route: StepRoute, groups: dict[Any, list[Any]], part: int
+        self, route: StepRoute, groups: dict[Any, list[Any]], origin_of: OriginOfKeyed
     ) -> Iterator[tuple[int, Any, list[Any]]]:
         """Yield the messages of each key with the number of its bucket; those of impossible keys have failed."""
         allowed = route.step.state.keys if route.step.partition is not None else None
@@ -218,7 +265,7 @@ class Outbox:
                     bucket = known[key] = self._bucket_of(route, key)
                 except Exception as error:  # noqa: BLE001 - a key of the user's, or its hash
                     for index, message in enumerate(messages):
-                        self._fail_packed(route, part, key, index, message, error)
+                        self._fail_packed(route, key, message, error, partial(origin_of, key, index))
                     continue
             yield bucket, key, messages
 
@@ -226,7 +273,7 @@ class Outbox:
         """Return the bucket of a key, or raise what is wrong with the key."""
         state = route.step.state
         if route.step.partition is not None:
-            if state.keys is not None and key not in state.keys:
+            if self._plan.strict_keys and state.keys is not None and key not in state.keys:
                 raise UnknownKeyError(
                     f"the partition function returned the key {shorten(safe_repr(key))}, which is not among the "
                     f"{len(state.keys)} partition keys of state {state.name!r}"
@@ -240,7 +287,7 @@ class Outbox:
         return stable_hash(key) % number if number > 1 else 0
 
     def _packed(
-        self, route: StepRoute, messages: dict[Any, list[Any]], part: int
+        self, route: StepRoute, messages: dict[Any, list[Any]], origin_of: OriginOfKeyed
     ) -> tuple[bytes, int, dict[Any, list[Any]]]:
         """Return messages as bytes with their number, and which they are; those that cannot travel have failed."""
         try:
@@ -259,7 +306,7 @@ class Outbox:
                 except USER_ERRORS as cause:
                     self._travelled.discard(type(message))
                     error = NotPicklableError(f"the message cannot be sent to the worker of its key: {cause}")
-                    self._fail_packed(route, part, key, index, message, error)
+                    self._fail_packed(route, key, message, error, partial(origin_of, key, index))
                 else:
                     self._travelled.add(type(message))
                     good.setdefault(key, []).append(message)
@@ -272,11 +319,8 @@ class Outbox:
         """
         self._serializer.load_messages(self._serializer.dump_messages({key: [message]}))
 
-    def _fail_packed(  # noqa: PLR0913, PLR0917 - which message it is
-        self, route: StepRoute, part: int, key: Any, index: int, message: Any, error: BaseException
-    ) -> None:
-        self.origin = partial(self.origin_of_packed, route.number, part, key, index)
-        self.fail(Place.of_step(route.pipeline, route.index), message, error, key)
+    def _fail_packed(self, route: StepRoute, key: Any, message: Any, error: BaseException, origin: Origin) -> None:
+        self.fail(Place.of_step(route.pipeline, route.index), message, error, key, origin=origin)
 
 
 class _Joined:

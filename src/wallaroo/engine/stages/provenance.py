@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from wallaroo.engine.plan import StepRoute
 from wallaroo.engine.stages.crash_guard import CallGuard
+from wallaroo.engine.stages.current_message import CurrentMessage, Origin
 from wallaroo.engine.stages.first_stage import SourceLine
 from wallaroo.engine.stages.outbox import USER_ERRORS, Outbox
 from wallaroo.engine.transport.chunks import Chunk
@@ -157,12 +158,12 @@ class _Travelled:
 class _NotingList(list[Any]):
     """Takes a message together with where it came from."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, current: CurrentMessage) -> None:
         super().__init__()
-        self._outbox = outbox
+        self._current = current
 
     def append(self, message: Any) -> None:
-        super().append((self._outbox.origin(), message))
+        super().append((self._current.origin(), message))
 
 
 class NotingOutbox(Outbox):
@@ -170,15 +171,16 @@ class NotingOutbox(Outbox):
 
     def keyed(self, route: StepRoute) -> defaultdict[Any, list[Any]]:
         """Return lists that note origins."""
-        return self._keyed.setdefault(route.number, defaultdict(lambda: _NotingList(self)))
+        return self._keyed.setdefault(route.number, defaultdict(lambda: _NotingList(self.current)))
 
-    def fail(
+    def fail(  # noqa: PLR0913 - as `Outbox` has it
         self,
         place: Place,
         message: Any,
         error: BaseException,
         key: Any = None,
         *,
+        origin: Origin | None = None,
         encoding: str | None = None,
     ) -> None:
         """Ignore what fails: it did so before, and is told already."""

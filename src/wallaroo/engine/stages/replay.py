@@ -42,7 +42,7 @@ class ReplayLine:
         try:
             entry = self._entry(letter)
             message = message_in(letter, self._plan.serializer)
-            self._outbox.key = key_in(letter)
+            self._outbox.current.key = key_in(letter)
         except USER_ERRORS as error:
             self._outbox.keep(failed_again(letter, error, self.origin(0)))
         else:

@@ -14,6 +14,7 @@ from functools import cached_property, partial
 from operator import length_hint
 from typing import Any, NamedTuple, Protocol
 
+from wallaroo.class_changes import explain_missing_attribute
 from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.stages.live_state import Bucket, BucketStore, StateLog
 from wallaroo.engine.stages.outbox import USER_ERRORS, NotPicklableError, Outbox
@@ -42,6 +43,8 @@ class StateStep:
         self.compute: Compute = route.step.bind()
         """The computation itself, for what it has done before; `attempt` is the same for messages whose turn comes."""
         self.attempt: Compute = outbox.watched(self.compute, self.place.label)
+        self.listed = route.step.state.keys
+        """The keys that the application has listed, if it has; others may come all the same."""
         self.make = route.step.state.make()
         self.make_first = outbox.watched(self.make, f"state of {self.place.label}")
         self.run = state_loop(plan, outbox, route)
@@ -99,12 +102,12 @@ class BucketRun:
         objects = self.bucket.objects
         run = step.run
         outbox = step.outbox
-        outbox.origin = work.origin_at_hand
-        if outbox.watch is not None:
-            outbox.watch.message = work.at_hand
+        current = outbox.current
+        current.origin = work.origin_at_hand
+        current.number = work.at_hand
         since_joined = 0
         for key, of_key in messages.items():
-            outbox.key = work.key = key
+            current.key = work.key = key
             if key in self._guards:
                 self._run_guarded(work, key, 0)
                 continue
@@ -144,6 +147,8 @@ class BucketRun:
             for index in range(len(work.messages[key])):
                 work.fail(key, index, error)
             return None
+        if step.listed is not None and key not in step.listed:
+            step.outbox.made_unlisted(step.step.state.name, key)
         self.bucket.objects[key] = state
         return state
 
@@ -155,6 +160,7 @@ class BucketRun:
         for earlier in self._kept():
             guard.succeeded.extend((earlier.step, earlier.arrived.message(key, at)) for at in earlier.succeeded(key))
         guard.succeeded.extend((work.step, work.arrived.message(key, at)) for at in range(index))
+        explain_missing_attribute(error, work.step.make)
         work.fail(key, index, _shaped(error, work.step))
         self.bucket.objects[key] = guard.restore(work.step)
         self._run_guarded(work, key, index + 1)
@@ -172,6 +178,7 @@ class BucketRun:
                 outputs = checked_list(output) if step.step.multi else [output]
                 step.outbox.fanout_budget -= len(outputs) if step.step.multi else 0
             except USER_ERRORS as error:
+                explain_missing_attribute(error, step.make)
                 work.fail(key, index, error)
                 objects[key] = guard.restore(step)
                 continue
@@ -234,10 +241,8 @@ class _Work:
     def fail(self, key: Any, index: int, error: BaseException) -> None:
         """Make a message of this chunk a dead letter."""
         self._failed.setdefault(key, set()).add(index)
-        outbox = self.step.outbox
-        outbox.origin = partial(self.arrived.origin, key, index)
-        outbox.fail(self.step.place, self.arrived.message(key, index), error, key)
-        outbox.origin = self.origin_at_hand
+        origin = partial(self.arrived.origin, key, index)
+        self.step.outbox.fail(self.step.place, self.arrived.message(key, index), error, key, origin=origin)
 
     def origin_at_hand(self) -> dict[str, Any]:
         """Say where the message came from whose output is on its way."""

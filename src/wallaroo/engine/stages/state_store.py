@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -34,11 +33,11 @@ class MemoryStores:
     """Buckets in memory, for runs without Spark (`BucketStores`)."""
 
     def __init__(self) -> None:
-        self._stores: defaultdict[BucketName, MemoryStore] = defaultdict(MemoryStore)
+        self._stores: dict[BucketName, MemoryStore] = {}
 
     def bucket(self, name: BucketName) -> MemoryStore:
         """Return a bucket."""
-        return self._stores[name]
+        return self._stores.setdefault(name, MemoryStore(name[0]))
 
     def sync(self) -> None:
         """Do nothing: memory does not last."""
@@ -127,6 +126,11 @@ class FileBucket:
     def __init__(self, files: StateFiles, name: BucketName) -> None:
         self._files = files
         self._name = name
+
+    @property
+    def state(self) -> str:
+        """Return the name of the state."""
+        return self._name[0]
 
     def _places(self) -> dict[int, Place]:
         stored = self._files.head(self._name)

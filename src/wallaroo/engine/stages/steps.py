@@ -196,18 +196,18 @@ class _Line:
     def _write_key_by(self, step: KeyBy, index: int, message: str, place: Place) -> None:
         """Leave the key where the next state finds it: a message goes all the way before the next one comes."""
         loop = self.loop
-        outbox, before = loop.name(self._outbox, "outbox"), loop.variable("key")
-        # The next message, or this one on another branch, came with a key of its own, or none, and must not find this.
-        is_put_back = place.keyed or self._pipeline.is_branched
-        if is_put_back:
-            loop.line(f"{before} = {outbox}.key")
+        current, before = loop.name(self._outbox.current, "current"), loop.variable("key")
+        # The next message, or this one on another branch, has its own key, or none, and must not find this one.
+        is_restored = place.keyed or self._pipeline.is_branched
+        if is_restored:
+            loop.line(f"{before} = {current}.key")
         with self._attempt(message, place):
             key_of = loop.name(self._outbox.watched(step.bind(), place.label), "key_of")
-            loop.line(f"{outbox}.key = {key_of}({message})")
+            loop.line(f"{current}.key = {key_of}({message})")
         with loop.block("else:"):
             self.write_after(index, message)
-        if is_put_back:
-            loop.line(f"{outbox}.key = {before}")
+        if is_restored:
+            loop.line(f"{current}.key = {before}")
 
     def _write_to_state(self, route: StepRoute, message: str, place: Place) -> None:
         loop = self.loop
@@ -218,7 +218,7 @@ class _Line:
             # A key that the message had before is not the one that it would have here.
             place = replace(place, keyed=False)
         elif route.step.state.partitioned:
-            key = f"{loop.name(self._outbox, 'outbox')}.key"
+            key = f"{loop.name(self._outbox.current, 'current')}.key"
         else:
             key = "None"
         with self._attempt(message, place):

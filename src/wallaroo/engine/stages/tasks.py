@@ -88,6 +88,7 @@ def later_stage(settings: TaskSettings, level: int) -> Callable[[Batches], Batch
         ):
             worker = worker_for(settings.plan, settings.messages, settings.token)
             worker.prepare_level(level)
+            worker.try_states(level, driver.welcome.heads, files)
             task = LaterTask(settings, level, partition, driver, worker, files)
             yield from task.begin()
             for batch in batches:

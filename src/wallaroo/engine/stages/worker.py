@@ -60,11 +60,10 @@ class Worker:
         """Run with a watch over every call of user code, which is bound anew for it."""
         bound = self._lines, self._steps
         self._lines, self._steps = {}, {}
-        self.outbox.watch = watch
         try:
-            yield
+            with self.outbox.watched_by(watch):
+                yield
         finally:
-            self.outbox.watch = None
             self._lines, self._steps = bound
 
     def run_first(self, block: SequencedBlock, partitions: int) -> list[list[Chunk]]:
@@ -74,9 +73,9 @@ class Worker:
         for share in shares:
             share.append(Chunk(BLOCK, 0, 0, block.pack()))
         self.outbox.clear()
-        self.outbox.origin_of_packed = partial(self._origin_of_packed, block)
+        origin_of = partial(self._origin_of_packed, block)
         for part, _ in enumerate(self.run_ranges(block, self.outbox, self._line)):
-            self.outbox.share_out(part, shares, carrier)
+            self.outbox.share_out(part, shares, carrier, origin_of)
         return shares
 
     def run_ranges(
@@ -94,8 +93,7 @@ class Worker:
                     f"Block {block.number} has messages of the pipeline {name!r}, which the application no longer has. "
                     "Start it once more with that pipeline, so that they are processed"
                 )
-            if outbox.watch is not None:
-                outbox.watch.source = name
+            outbox.current.source = name
             stage = FirstStage(outbox, line)
             for at, payloads in self._messages.read(name, first, end):
                 yield from stage.run(at, payloads)
@@ -162,6 +160,19 @@ class Worker:
                 with _told(route.pipeline.name, f"the step {route.step.name!r} or one after it"):
                     self.step(route.number)
 
+    def try_states(self, level: int, names: Iterable[BucketName], files: BucketStores) -> None:
+        """Load a little of each state of a level that has been saved, so that a class that is gone is found now.
+
+        Raises:
+            SavedStateError: It cannot be loaded.
+        """
+        states = {state for state, layout in self.plan.layout.states.items() if layout.level == level}
+        with self.outbox.capturing():
+            for name in sorted(names):
+                if name[0] in states:
+                    states.remove(name[0])
+                    self._log.try_loading(files.bucket(name))
+
     def step(self, number: int) -> StateStep:
         """Return a state step, bound."""
         if number not in self._steps:
@@ -207,7 +218,7 @@ class Stage:
         for share in onward:
             share.append(Chunk(BLOCK, 0, 0, block.pack()))
         self._outbox.clear()
-        self._outbox.origin_of_packed = self._origin_of_output
+        self._outbox.current.source = ""
         for chunk in chunks:
             if chunk.route == BLOCK:
                 continue
@@ -217,10 +228,10 @@ class Stage:
             with self._outbox.capturing():
                 self._run_chunk(block, chunk)
             # Together with where it came from, so that the next stage can put it into the order of the input.
-            self._outbox.share_out(chunk.part, onward, self._partition)
+            self._outbox.share_out(chunk.part, onward, self._partition, self._origin_of_output)
         if self._kept > _KEPT_AT_MOST:
             self._save()
-            self._outbox.share_out(chunks[-1].part, onward, self._partition)
+            self._outbox.share_out(chunks[-1].part, onward, self._partition, self._origin_of_output)
         return onward
 
     def _run_chunk(self, block: SequencedBlock, chunk: Chunk) -> None:
@@ -232,8 +243,8 @@ class Stage:
             # The sender tries each class of message before it relies on it, so this is rare; it is kept as it is.
             error = NotPicklableError(f"{chunk.number} messages that were packed together cannot be read: {cause}")
             route = self._plan.routes[chunk.route]
-            self._outbox.origin = lambda: {"source": route.pipeline.name}
-            self._outbox.fail(step.place, bytes(chunk.body), error, None, encoding=PACKED)
+            origin = partial(dict[str, Any], source=route.pipeline.name)
+            self._outbox.fail(step.place, bytes(chunk.body), error, None, origin=origin, encoding=PACKED)
             return
         state = step.step.state.name
         for bucket, work in works:

@@ -5,7 +5,7 @@ ordered list of chunks, the first of which is the block's record. A chunk is man
 
 - for a state, the messages with their keys, packed together; its marks say which keys are in which bucket;
 - for a sink, encoded messages back to back; its marks are their lengths;
-- for the driver, dead letters or printed text.
+- for the driver, dead letters, printed text, or how many states were made for keys that were not listed.
 
 `part` is the range of the block that a chunk comes from: if several pipelines share a state, its messages are processed
 in the order in which they were accepted.
@@ -26,6 +26,8 @@ PRINTED = -2
 """The route of output that user code has printed: text for the user's screen."""
 BLOCK = -3
 """The route of a block's record."""
+UNLISTED_KEYS = -4
+"""The route of states that were made for keys that were not listed: JSON with their number, and a key, by state."""
 
 _HEAD = Struct("<iIIII")
 

@@ -14,6 +14,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any
 
+from wallaroo.class_changes import loads
 from wallaroo.connectors.output_block import Body
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.errors import users_traceback
@@ -113,7 +114,7 @@ def message_in(letter: Letter, serializer: Serializer) -> Any:
         case "bytes":
             return payload
         case "pickle":
-            return pickle.loads(payload)
+            return loads(payload)
         case _:
             return serializer.load(payload)
 
@@ -121,7 +122,7 @@ def message_in(letter: Letter, serializer: Serializer) -> Any:
 def key_in(letter: Letter) -> Any:
     """Return the key of a letter's message."""
     pickled = letter.get("key_pickle")
-    return None if pickled is None else pickle.loads(base64.b64decode(pickled))
+    return None if pickled is None else loads(base64.b64decode(pickled))
 
 
 def payload_of(letter: Letter) -> bytes:

@@ -20,6 +20,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from wallaroo.class_changes import loads
 from wallaroo.engine.codegen import GeneratedLoop
 
 PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
@@ -71,7 +72,7 @@ def pack_plain(*many: Sequence[Any]) -> bytes | None:
 
 def unpack(data: bytes | memoryview) -> list[list[Any]]:
     """Return what `pack` packed."""
-    return list(starmap(_put_together, pickle.loads(data)))
+    return list(starmap(_put_together, loads(data)))
 
 
 class _TooLongError(Exception):
@@ -157,7 +158,10 @@ def _put_together(shape: Any, columns: Any) -> list[Any]:
     if kind is tuple:
         return list(rows)
     if not names:
-        return list(map(partial(tuple.__new__, kind), rows))
+        if _is_named_tuple(kind) and len(getattr(kind, "_fields", ())) == len(shapes):
+            return list(map(partial(tuple.__new__, kind), rows))
+        # The class is another one than it was when the objects were packed, and may have defaults for what is new.
+        return [kind.__new__(kind, *row) for row in rows]
     return _maker(kind, names)(rows)
 
 
@@ -211,7 +215,12 @@ def _has_usual(kind: type, *names: str) -> bool:
 
 @lru_cache(maxsize=1000)
 def _maker(kind: type, names: tuple[str, ...]) -> Callable[[Iterable[tuple[Any, ...]]], list[Any]]:
-    """Return a function that creates objects from rows, without calling user code."""
+    """Return a function that creates objects from rows, without calling user code.
+
+    If the class has changed since the objects were packed, they are made as pickle would make them.
+    """
+    if not (_is_simple(kind) and _are_just_set(kind, names)):
+        return partial(_made_as_pickle_does, kind, names)
     loop = GeneratedLoop("rows")
     loop.line("made = []")
     with loop.block("for row in rows:"):
@@ -225,6 +234,23 @@ def _maker(kind: type, names: tuple[str, ...]) -> Callable[[Iterable[tuple[Any, 
         loop.line("made.append(each)")
     loop.line("return made")
     return loop.compiled(shown=False)
+
+
+def _made_as_pickle_does(kind: type, names: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Return objects of rows: each without a call of `__init__`, and given its attributes by `__setstate__`, if any."""
+    made = []
+    for row in rows:
+        each: Any = copyreg.__newobj__(kind)  # type: ignore[attr-defined]
+        attributes = dict(zip(names, row, strict=True))
+        if hasattr(each, "__setstate__"):
+            each.__setstate__(attributes)
+        elif hasattr(each, "__dict__"):
+            each.__dict__.update(attributes)
+        else:
+            for name, value in attributes.items():
+                setattr(each, name, value)
+        made.append(each)
+    return made
 
 
 @lru_cache(maxsize=1000)

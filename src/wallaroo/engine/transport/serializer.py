@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import accumulate, chain
 from typing import Any
 
+from wallaroo.class_changes import loads
 from wallaroo.connectors.output_block import Body
 from wallaroo.engine.transport.packing import pack, pack_plain, unpack
 
@@ -44,7 +45,7 @@ class Serializer:
 
     def load(self, data: bytes) -> Any:
         """Return the message or state in `data`."""
-        return pickle.loads(data) if self._deserialize is None else self._deserialize(data)
+        return loads(data) if self._deserialize is None else self._deserialize(data)
 
     def dump_messages(self, messages: dict[Any, list[Any]]) -> bytes:
         """Return the messages of many keys as bytes."""

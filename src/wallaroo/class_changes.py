@@ -1,0 +1,202 @@
+"""Classes of states and messages that have changed since they were saved: renamed, moved, or with new attributes.
+
+What is on the disk names classes by their modules and names, and has the attributes that objects had then. A program
+says here what has become of them. Every process of a run imports the program, so all of them know.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import pickle
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from wallaroo.errors import WallarooParameterError
+from wallaroo.introspection import a_kind_of, accepts, call_text, label
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Upgrade = TypeVar("Upgrade", bound="Callable[[Any], Any]")
+
+_renamed: dict[str, type] = {}
+_upgrades: dict[type, Callable[[Any], Any]] = {}
+
+
+class MissingClassError(Exception):
+    """Something was written down with an object of a class that is not there any more; the text is its name."""
+
+
+def renamed(old: str, new: type) -> None:
+    """Say that a class of states or messages has another name, or is in another module, than it once was.
+
+    Write it below the class, and keep it: states that get no messages keep the old name on the disk.
+
+    Args:
+        old: The module and the name that the class had, as in "word_count.Totals".
+        new: The class that it is now.
+
+    Raises:
+        WallarooParameterError: `old` is not such a name, or `new` is not a class.
+
+    >>> class WordTotals:
+    ...     pass
+    >>> renamed("word_count.Totals", WordTotals)
+    """
+    if not isinstance(old, str) or not all(part.isidentifier() for part in old.split(".")) or "." not in old:
+        raise WallarooParameterError(
+            f"wallaroo.renamed takes the module and the name that the class had, in quotes; got {a_kind_of(old)}. "
+            'For example, wallaroo.renamed("word_count.Totals", WordTotals).'
+        )
+    if not inspect.isclass(new):
+        raise WallarooParameterError(
+            f'wallaroo.renamed("{old}", ...) takes the class that it is now; got {a_kind_of(new)}. For example, '
+            f'wallaroo.renamed("{old}", WordTotals).'
+        )
+    _renamed[old] = new
+
+
+def state_upgrade(state_class: type) -> Callable[[Upgrade], Upgrade]:
+    """Have a function bring each state of a class up to date when it is first loaded from the disk in a run.
+
+    The function gets the state as it was saved, and changes it, or returns another object to use instead. It may get a
+    state that an earlier run has brought up to date, so it looks before it changes anything. It has to do the same each
+    time, for after a failure states are loaded again. Where new attributes have one value for all states, a default in
+    the class is enough.
+
+    Args:
+        state_class: The class of the states; those of its subclasses are meant as well.
+
+    Returns:
+        A decorator, which leaves the function as it is.
+
+    Raises:
+        WallarooParameterError: `state_class` is not a class, or what is decorated does not take one argument.
+
+    >>> class Totals:
+    ...     def __init__(self):
+    ...         self.total = 0
+    ...         self.history = []
+    >>> @state_upgrade(Totals)
+    ... def add_history(totals):
+    ...     if not hasattr(totals, "history"):
+    ...         totals.history = []
+    """
+    if not inspect.isclass(state_class):
+        raise WallarooParameterError(
+            f"@wallaroo.state_upgrade takes the class of the states; got {a_kind_of(state_class)}. For example, "
+            "@wallaroo.state_upgrade(Totals)."
+        )
+
+    def register(function: Upgrade) -> Upgrade:
+        if not callable(function) or not accepts(function, 1):
+            written = call_text(function, label(function)) if callable(function) else a_kind_of(function)
+            raise WallarooParameterError(
+                f"@wallaroo.state_upgrade({state_class.__name__}) needs a function of one argument, the state, below "
+                f"it; got {written}."
+            )
+        _upgrades[state_class] = function
+        return function
+
+    return register
+
+
+def loads(data: bytes | memoryview) -> Any:
+    """Return what pickle has written, with the classes that names stand for now."""
+    return _Unpickler(io.BytesIO(data)).load() if _renamed else pickle.loads(data)
+
+
+def missing_class(data: bytes) -> MissingClassError | None:
+    """Return which class is asked for in vain by what pickle has written; None where nothing is."""
+    try:
+        _Unpickler(io.BytesIO(data)).load()
+    except MissingClassError as missing:
+        return missing
+    except (Exception, SystemExit):  # noqa: BLE001 - code of the user's.
+        return None
+    return None
+
+
+class _Unpickler(pickle.Unpickler):
+    """Knows what classes are called now."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        full = f"{module}.{name}"
+        if full in _renamed:
+            return _renamed[full]
+        try:
+            return super().find_class(module, name)
+        except (ImportError, AttributeError) as error:
+            raise MissingClassError(full) from error
+
+
+def upgraded(states: dict[Any, Any]) -> dict[Any, Any]:
+    """Return states, by key, brought up to date by the functions that the program has for their classes."""
+    if not _upgrades:
+        return states
+    by_class = {kind: _upgrade_of(kind) for kind in set(map(type, states.values()))}
+    return {key: _upgraded(state, by_class[type(state)]) for key, state in states.items()}
+
+
+def _upgrade_of(kind: type) -> Callable[[Any], Any] | None:
+    return next((_upgrades[each] for each in kind.__mro__ if each in _upgrades), None)
+
+
+def _upgraded(state: Any, upgrade: Callable[[Any], Any] | None) -> Any:
+    made = None if upgrade is None else upgrade(state)
+    return state if made is None else made
+
+
+def explain_missing_attribute(error: BaseException, make: Callable[[], Any]) -> None:
+    """Add to an error what to do, where a state lacks an attribute that one made by `make` has.
+
+    >>> class Totals:
+    ...     def __init__(self):
+    ...         self.history = []
+    >>> old = Totals.__new__(Totals)
+    >>> try:
+    ...     old.history
+    ... except AttributeError as error:
+    ...     explain_missing_attribute(error, Totals)
+    ...     print(error.__notes__[0].partition(".")[0])
+    A new Totals has the attribute 'history', and this one has not: it was probably saved before the class had it
+    """
+    if not isinstance(error, AttributeError) or not isinstance(error.name, str):
+        return
+    try:
+        fresh = make()
+        is_new = type(fresh) is type(error.obj) and hasattr(fresh, error.name) and not hasattr(error.obj, error.name)
+    except (Exception, SystemExit):  # noqa: BLE001 - code of the user's.
+        return
+    kind = type(fresh).__name__
+    note = (
+        f"A new {kind} has the attribute {error.name!r}, and this one has not: it was probably saved before the class "
+        f"had it. Give the class a default (`{error.name} = ...` below `class {kind}:`), or add the attribute when "
+        f"states are loaded, in a function with @wallaroo.state_upgrade({kind}) above it. Then replay the dead letters."
+    )
+    if is_new and note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+
+
+def why_not_loaded(state: str, data: bytes, error: BaseException, traceback: str) -> str:
+    """Say why states that were saved cannot be loaded, and what to do.
+
+    Args:
+        state: The name of the state.
+        data: What could not be loaded.
+        error: What was raised.
+        traceback: The lines of the user's code that raised it, where there are any.
+    """
+    way_out = "or start fresh with --reset, which sets the saved states aside"
+    if (missing := missing_class(data)) is not None:
+        cause = missing.__cause__
+        return (
+            f"State {state!r} was saved with objects of the class {missing}, which is not there any more "
+            f"({type(cause).__name__}: {cause}). If it has another name or module now, write "
+            f'wallaroo.renamed("{missing}", NewName) below the class; otherwise bring it back, {way_out}.'
+        )
+    return (
+        f"State {state!r} was saved with objects that the application cannot load any more "
+        f"({type(error).__name__}):\n{traceback}\nMake the class take what it had then (a default for a new attribute, "
+        f"a method __setstate__, or a function with @wallaroo.state_upgrade above it), {way_out}."
+    )
