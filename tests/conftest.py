@@ -1,5 +1,7 @@
 """For all tests: a JVM without its second compiler, a Ctrl-C that works, no deadlines, and files of other users.
 
+State goes to a folder of the tests' own, never to the home folder of whoever runs them.
+
 Whole processes come first, so that at the end no worker of the test runner waits for another's long tests.
 """
 
@@ -20,6 +22,14 @@ settings.load_profile("unhurried")
 
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: "/system/" not in item.path.as_posix())
+
+
+@pytest.fixture(autouse=True, scope="session")
+def folder_for_state(tmp_path_factory):
+    """Have applications without a directory keep their state in a folder of the tests' own."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
 
 
 @pytest.fixture

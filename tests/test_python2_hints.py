@@ -1,6 +1,7 @@
 """Programs in Python 2 are told how to write what they mean in Python 3."""
 
 import itertools
+import re
 import string
 import struct
 import sys
@@ -97,7 +98,7 @@ def test_other_mistakes_are_not_taken_for_python_2(source):
 
 def raised(program, **names):
     with pytest.raises(Exception) as failure:
-        exec(program, {"string": string, "sys": sys, "itertools": itertools, "struct": struct, **names})
+        exec(program, {"string": string, "sys": sys, "itertools": itertools, "re": re, "struct": struct, **names})
     return failure.value
 
 
@@ -138,7 +139,40 @@ def test_what_python_2_had_is_recognised(program, expected):
     assert python2_hints.hint(raised(program)) == f"This looks like Python 2: {expected}."
 
 
-@pytest.mark.parametrize("program", ["struct.pack('>1s', 'a')", "b'a' + 'b'", "'a' + b'b'", "b'a b'.split(' ')"])
+NO_LIST = "keys(), values() and items() give no list in Python 3: to change d on the way, write `for key in list(d):`"
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("ord(b'abc'[0])", "`bs[0]`, and what `for b in bs` gives, are whole numbers in Python 3: leave ord() out"),
+        (
+            "re.match('a', b'abc')",
+            "a pattern for bytes is bytes in Python 3: write re.compile(b'...'), or bs.decode() to search in text",
+        ),
+        (
+            "re.compile(b'a').search('abc')",
+            "a pattern for text is text in Python 3: write re.compile('...'), without the b, or text.encode()",
+        ),
+        ("d = {1: 2}\nfor key in d.keys(): del d[key]", NO_LIST),
+        ("d = {1: 2, 3: 4}\nfor key, value in d.items(): d[value] = key", NO_LIST),
+    ],
+)
+def test_what_python_2_did_not_mind_is_recognised(program, expected):
+    assert python2_hints.hint(raised(program)) == f"This looks like Python 2: {expected}."
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "struct.pack('>1s', 'a')",
+        "b'a' + 'b'",
+        "'a' + b'b'",
+        "b'a b'.split(' ')",
+        "b'a b'.startswith('a')",
+        "b'a b'.endswith('b')",
+    ],
+)
 def test_text_where_bytes_belong_and_the_other_way_round(program):
     assert python2_hints.hint(raised(program)) == (
         "This looks like Python 2: text and bytes are two things in Python 3: write text.encode() or bs.decode() to "
@@ -163,6 +197,9 @@ class Thing:
         "1 + 'a'",
         "{}['a']",
         "int('a')",
+        "ord('ab')",
+        "ord(None)",
+        "raise RuntimeError('no')",
     ],
 )
 def test_other_errors_are_not_taken_for_python_2(program):

@@ -7,6 +7,8 @@ import errno
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _KEEP_SIZE = 1
@@ -17,27 +19,54 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """The error numbers for no free space: on the disk, within a quota, or within a limit on file sizes."""
 
 
+class Replacement:
+    """A new file that takes the place of another when it is complete; see `replacement_of`."""
+
+    def __init__(self, path: Path, mode: int) -> None:
+        self._path = path
+        self._mode = mode
+        descriptor, self.temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        self.file = os.fdopen(descriptor, "wb")
+
+    def write(self, content: bytes) -> None:
+        """Write the next part of the new file."""
+        self.file.write(content)
+
+    def commit(self) -> None:
+        """Put the new file in the place of the old one; it is on the disk when this returns."""
+        self.file.flush()
+        os.fchmod(self.file.fileno(), self._mode)
+        os.fsync(self.file.fileno())
+        Path(self.temporary).replace(self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+@contextmanager
+def replacement_of(path: Path, mode: int = 0o600) -> Iterator[Replacement]:
+    """Make a new file beside another for the time of a `with` block; what is not committed in it is deleted.
+
+    What is at `path` is replaced and not written to: a link is not followed.
+    """
+    new = Replacement(path, mode)
+    try:
+        with new.file:
+            yield new
+    finally:
+        Path(new.temporary).unlink(missing_ok=True)
+
+
 def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> None:
     """Replace a file atomically; it is durable when this returns.
 
     An existing file is replaced, not written to: a symbolic link is not followed.
     """
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            os.fchmod(descriptor, mode)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    with replacement_of(path, mode) as new:
+        new.write(content.encode() if isinstance(content, str) else content)
+        new.commit()
 
 
 def free_space(folder: Path) -> int:

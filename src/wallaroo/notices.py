@@ -8,8 +8,17 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from wallaroo.sizes import plural
+
 Notice = Callable[[str], None]
 """Tells a person, in one line, what is going on."""
+
+
+class Printed(str):
+    """A notice that is what the application's own code has printed: it is shown as it is."""
+
+    __slots__ = ()
+
 
 _TELL_AGAIN_SECONDS = 60.0
 
@@ -42,8 +51,8 @@ class ThrottledNotice:
         now = time.monotonic()
         self._told = now - self._told_at >= _TELL_AGAIN_SECONDS
         if self._told:
-            times = "time" if self._untold == 1 else "times"
-            self._notice(f"{text} ({self._untold:,} more {times} since this was last told.)" if self._untold else text)
+            again = f" ({plural(self._untold, 'more time')} since this was last told.)" if self._untold else ""
+            self._notice(f"{text}{again}")
             self._told_at = now
             self._untold = 0
         else:
@@ -108,11 +117,10 @@ class ConnectionSummary:
         if not self._more:
             return
         number = self._more.total()
-        noun = "1 more connection" if number == 1 else f"{number:,} more connections"
         kinds = ", ".join(f"{each:,} {kind}" for kind, each in self._more.most_common())
         self._notice(
-            f"And {noun} to {self._source!r} {'was' if number == 1 else 'were'} closed: {kinds}. "
-            f"The last one: {self._last}"
+            f"And {plural(number, 'more connection')} to {self._source!r} {'was' if number == 1 else 'were'} closed: "
+            f"{kinds}. The last one: {self._last}"
         )
         self._more.clear()
 

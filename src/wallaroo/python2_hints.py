@@ -90,8 +90,27 @@ _WORDS = (
         "keys(), values(), items(), map, filter and zip give no list in Python 3: put list(...) around it",
     ),
     (
-        r"bytes-like object is required, not 'str|\(not \"bytes\"\) to str|concat str to bytes|for 's' must be a bytes",
+        (
+            r"bytes-like object is required, not 'str|\(not \"bytes\"\) to str|concat str to bytes|"
+            r"for 's' must be a bytes|must be bytes or a tuple of bytes, not str"
+        ),
         "text and bytes are two things in Python 3: write text.encode() or bs.decode() to make one of the other",
+    ),
+    (
+        r"ord\(\) expected string of length 1, but int found",
+        "`bs[0]`, and what `for b in bs` gives, are whole numbers in Python 3: leave ord() out",
+    ),
+    (
+        r"cannot use a string pattern on a bytes-like object",
+        "a pattern for bytes is bytes in Python 3: write re.compile(b'...'), or bs.decode() to search in text",
+    ),
+    (
+        r"cannot use a bytes pattern on a string-like object",
+        "a pattern for text is text in Python 3: write re.compile('...'), without the b, or text.encode()",
+    ),
+    (
+        r"dictionary (changed size|keys changed) during iteration",
+        "keys(), values() and items() give no list in Python 3: to change d on the way, write `for key in list(d):`",
     ),
 )
 
@@ -114,7 +133,7 @@ def hint(error: BaseException) -> str | None:
         found = _instead(error.name, _NAMES.get(error.name or ""))
     elif isinstance(error, AttributeError):
         found = _of_attribute(error)
-    elif isinstance(error, TypeError) or type(error).__module__ == "struct":
+    elif isinstance(error, TypeError | RuntimeError) or type(error).__module__ == "struct":
         found = next((text for pattern, text in _WORDS if re.search(pattern, str(error))), None)
     return None if found is None else f"This looks like Python 2: {found}."
 

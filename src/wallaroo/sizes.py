@@ -1,4 +1,4 @@
-"""Sizes in bytes, as people write and read them."""
+"""Numbers as people write and read them: sizes in bytes, and counts with their nouns."""
 
 from __future__ import annotations
 
@@ -53,4 +53,13 @@ def readable_size(size: int) -> str:
     for name, unit in _UNITS.items():
         if size >= unit and name.endswith("iB"):
             return f"{size / unit:,.1f} {name}"
-    return f"{size:,} byte{'' if size == 1 else 's'}"
+    return plural(size, "byte")
+
+
+def plural(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless the number is one.
+
+    >>> plural(1, "message"), plural(0, "message"), plural(2000, "dead letter")
+    ('1 message', '0 messages', '2,000 dead letters')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -62,7 +62,7 @@ def test_the_targets_of_make(command, does):
 
 @pytest.fixture
 def shell():
-    """Return how to run a command as a reader does: in a new environment and with a temporary folder of its own."""
+    """Return how to run a command as a reader does: in a new environment and with folders of its own for all files."""
     # Paths of sockets must be short, and pytest's own folders are deep.
     folder = Path(tempfile.mkdtemp(prefix="readme-"))
     venv.create(folder / "venv", with_pip=True)
@@ -74,6 +74,7 @@ def shell():
     environment |= {
         "PATH": f"{folder / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "TMPDIR": str(folder),
+        "XDG_STATE_HOME": str(folder / "state"),
         "PIP_NO_INDEX": "1",
         "PIP_NO_DEPS": "1",
         "PIP_NO_BUILD_ISOLATION": "0",  # pip takes the value of this one literally: no isolation.

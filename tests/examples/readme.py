@@ -42,13 +42,14 @@ def with_free_ports(texts):
 
 
 def environment(scratch):
-    """Return the environment of a reader whose virtual environment is active, with a temporary folder of its own."""
+    """Return the environment of a reader whose virtual environment is active, with folders of its own for all files."""
     bin_folder = Path(sys.executable).parent
     if not (bin_folder / "machida").exists():
         bin_folder = _commands_from_sources(scratch / "bin")
     path = os.pathsep.join([str(bin_folder), str(Path(sys.executable).parent), os.environ["PATH"]])
     python_path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PATH": path, "PYTHONPATH": python_path, "TMPDIR": str(scratch)}
+    folders = {"TMPDIR": str(scratch), "XDG_STATE_HOME": str(scratch / "state")}
+    return {**os.environ, "PATH": path, "PYTHONPATH": python_path, **folders}
 
 
 def _commands_from_sources(folder):

@@ -11,7 +11,6 @@ import socket
 import struct
 import subprocess
 import sys
-import textwrap
 import threading
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import psutil
 import pytest
 
 from wallaroo.connectors.tcp.connection import READ_BYTES
+from wallaroo.ingress.limits import Limits
 from wallaroo.notices import TOLD_IN_FULL
 
 from .conftest import is_closed, stays_at
@@ -182,7 +182,7 @@ def test_a_connection_too_many_is_closed_and_the_others_go_on(make_ingress, conn
         peer = "{}:{}".format(*fourth.getsockname())
         assert is_closed(fourth)
     assert ingress.notice("was closed") == (
-        f"The connection from {peer} to 'numbers' was closed: 3 are open already, and more are not accepted "
+        f"The connection from {peer} to 'numbers' was closed: 3 connections open already, and more are not accepted "
         f"(--max-connections)."
     )
     ingress.send([b"another source has its own"], "others")
@@ -249,21 +249,42 @@ def test_without_free_files_new_connections_wait_and_open_ones_go_on(make_ingres
     assert ingress.messages() == [b"one", b"two", b"three"]
 
 
-def test_fewer_connections_where_fewer_files_may_be_open(tmp_path):
-    program = textwrap.dedent("""
-        import resource, sys
-        from wallaroo.ingress.config import IngressConfig
-        from wallaroo.ingress.process import IngressProcess
-        resource.setrlimit(resource.RLIMIT_NOFILE, (300, 700))
-        process = IngressProcess(IngressConfig([], sys.argv[1], "token", sys.argv[2]), print)
-        process.start()
-        process.stop()
-    """)
-    command = [sys.executable, "-c", program, str(tmp_path / "c"), str(tmp_path / "s")]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    assert told == (
-        "A source accepts 364 connections at once instead of 10,000: this process may have 700 files open. Raise that "
-        "limit (ulimit -n) for more.\n"
+WITH_FEW_FILES = """
+import resource, sys
+from wallaroo.ingress.config import IngressConfig
+from wallaroo.ingress.limits import Limits
+from wallaroo.ingress.process import IngressProcess
+resource.setrlimit(resource.RLIMIT_NOFILE, (300, int(sys.argv[3])))
+limits = Limits(max_connections=int(sys.argv[4]), chosen=frozenset(sys.argv[5:]))
+process = IngressProcess(IngressConfig([], sys.argv[1], "token", sys.argv[2], limits=limits), print)
+process.start()
+process.stop()
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted", "chosen", "told"),
+    [
+        (700, 10_000, (), "A source accepts 364 connections at once instead of 10,000: this process may have 700 "),
+        (2000, 3000, ("max_connections",), "A source accepts 1,664 connections at once instead of 3,000: this "),
+        # More than most applications ever have.
+        (2000, 3000, (), ""),
+        (2000, 1000, ("max_connections",), ""),
+    ],
+)
+def test_fewer_connections_where_fewer_files_may_be_open(tmp_path, files, wanted, chosen, told):
+    arguments = (tmp_path / "c", tmp_path / "s", files, wanted, *chosen)
+    command = [sys.executable, "-c", WITH_FEW_FILES, *map(str, arguments)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert said.startswith(told)
+    assert said.endswith("files open. Raise that limit (ulimit -n) for more.\n" if told else "")
+    assert said.count("\n") == bool(told)
+
+
+def test_who_reaches_the_limit_is_told_what_limits_it():
+    assert (
+        "this process may have 700 files open: raise that with ulimit -n"
+        in Limits(open_files=700).why_no_more_connections
     )
 
 

@@ -36,13 +36,13 @@ def plant_a_spark(caches, trace):
 
 
 def test_what_they_have_planted_is_not_run_and_keeps_nobody_from_running(machida, receiver, temporary, tmp_path):
-    trace, caches, elsewhere = (tmp_path / name for name in ("trace", "caches", "elsewhere"))
+    trace, caches, elsewhere, states = (tmp_path / name for name in ("trace", "caches", "elsewhere", "states"))
     plant_a_spark(caches, trace)
     elsewhere.mkdir()
     usual = temporary / f"wallaroo-{os.getuid()}"
     usual.symlink_to(elsewhere)
     sink = receiver()
-    variables = {"XDG_CACHE_HOME": str(caches), "TMPDIR": str(temporary)}
+    variables = {"XDG_CACHE_HOME": str(caches), "XDG_STATE_HOME": str(states), "TMPDIR": str(temporary)}
     run = machida(
         *("--application-module", "word_count", "--in", "127.0.0.1:0", "--out", sink.address), **variables
     ).wait_until_ready()
@@ -55,7 +55,9 @@ def test_what_they_have_planted_is_not_run_and_keeps_nobody_from_running(machida
     assert list(elsewhere.iterdir()) == []
 
     own = usual.with_name(f"{usual.name}-2")
-    (home,) = [path for path in own.iterdir() if path.name != ".run"]
+    assert [path.name for path in own.iterdir()] == [".run"]
+    (home,) = (states / "wallaroo").iterdir()
+    assert f"  state in    {home}\n" in run.output
     assert (home / "commit.json").is_file()
     # Who looks for it finds it under the same name.
     command = [sys.executable, "-c", "from wallaroo.cli.wallaroo import main; main()", "dead-letters", "list"]

@@ -271,10 +271,10 @@ def test_the_application_goes_on_and_the_messages_are_kept(story):
 def test_after_a_replay_everything_is_there_once(story):
     lost = [message for message in story.messages if message == "a lock"]
     count = len(story.letters()) - len(lost) - len(LATER)
-    assert story.told_running == "The application takes 20 messages back, at the steps that failed.\n"
+    assert story.told_running == "Queued 20 messages for the running application.\n"
     assert story.told_stopped == (
         f"{len(lost)} dead letters cannot be replayed; `wallaroo dead-letters show` says why.\n"
-        f"The application takes, when it starts the next time, {count:,} messages back, at the steps that failed.\n"
+        f"Queued {count:,} messages for the next start of the application.\n"
     )
     expected = defaultdict(Counter)
     for message in story.messages:

@@ -1,4 +1,4 @@
-"""The dead letters of an application, with what has become of them; chosen by what a person asks for."""
+"""The dead letters of an application and their states, chosen by the options of a command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from wallaroo.connectors.replay.source import ReplayQueue
-from wallaroo.engine.delivery.dead_letter_file import read_letters
+from wallaroo.engine.delivery.dead_letter_file import delete_letters, read_letters
 from wallaroo.engine.directory.home import Home, default_home
 from wallaroo.engine.directory.ownership import is_applications
 from wallaroo.engine.transport.dead_letter_record import REPLAYABLE, Letter
@@ -37,12 +37,12 @@ def home_options(command: Command) -> Command:
                 "-r",
                 metavar="DIR",
                 type=click.Path(path_type=Path, file_okay=False),
-                help="The application's directory, as machida was given it.",
+                help="The directory of the application, as it was given to machida.",
             ),
             click.option(
-                "--application", "-a", metavar="NAME", help="The application, if it has the default directory."
+                "--application", "-a", metavar="NAME", help="The name of an application in its default directory."
             ),
-            click.option("--name", "-n", metavar="NAME", help="The name of its run, if machida was given one."),
+            click.option("--name", "-n", metavar="NAME", help="The name of its run, if one was given to machida."),
         ]
     ):
         command = option(command)
@@ -61,8 +61,11 @@ def filter_options(command: Command) -> Command:
             click.option(
                 "--since",
                 metavar="TIME",
-                callback=lambda _context, _parameter, value: None if value is None else since(value),
+                callback=_time,
                 help="Only those since then: 30s, 10m, 2h or 1d ago, or a time such as 2025-01-31T12:00.",
+            ),
+            click.option(
+                "--before", metavar="TIME", callback=_time, help="Only those before then, in the same form as --since."
             ),
         ]
     ):
@@ -70,10 +73,14 @@ def filter_options(command: Command) -> Command:
     return command
 
 
-def since(text: str, now: float | None = None) -> float:
+def _time(_context: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
+    return None if value is None else parse_time(value)
+
+
+def parse_time(text: str, now: float | None = None) -> float:
     """Return the time that `text` means, in seconds since 1970.
 
-    >>> since("10m", now=1000.0)
+    >>> parse_time("10m", now=1000.0)
     400.0
     """
     if found := re.fullmatch(r"(\d+)([smhd])", text):
@@ -81,17 +88,18 @@ def since(text: str, now: float | None = None) -> float:
     try:
         return datetime.fromisoformat(text).astimezone().timestamp()
     except ValueError as error:
-        raise click.BadParameter(f"{text!r} is no time: write 10m, 2h, 1d or 2025-01-31T12:00.") from error
+        raise click.BadParameter(f"{text!r} is not a time. Write 10m, 2h, 1d or 2025-01-31T12:00.") from error
 
 
 @dataclass(frozen=True)
 class Filter:
-    """What a letter must be like."""
+    """Which letters are meant."""
 
     pipeline: str | None = None
     step: str | None = None
     error: str | None = None
     since: float | None = None
+    before: float | None = None
 
     def __bool__(self) -> bool:
         """Tell whether anything was asked for."""
@@ -104,6 +112,7 @@ class Filter:
             and self.step in {None, letter["step"]}
             and (self.error is None or self.error.lower() in letter["error"].lower())
             and (self.since is None or letter["time"] >= self.since)
+            and (self.before is None or letter["time"] < self.before)
         )
 
 
@@ -117,11 +126,11 @@ class DeadLetterQueries:
 
     @classmethod
     def of(cls, resilience_dir: Path | None, application: str | None, name: str | None) -> DeadLetterQueries:
-        """Return the box that the options mean."""
+        """Return the dead letters that the options mean."""
         if resilience_dir is None and application is None:
             raise click.UsageError(
-                "Say whose dead letters: --resilience-dir DIR as machida was given it, or --application NAME for an "
-                "application in the default directory."
+                "Name the application: --resilience-dir DIR, as it was given to machida, or --application NAME for an "
+                "application in its default directory."
             )
         path = resilience_dir or default_home(f"{application} {name}" if name else str(application), looking=True)
         home = Home(path)
@@ -129,7 +138,7 @@ class DeadLetterQueries:
         return cls(home)
 
     def state(self, letter: Letter) -> str:
-        """Return what has become of a letter."""
+        """Return whether a letter waits, is queued for a replay, or has been replayed."""
         replay = self._replays.get(letter["id"])
         return WAITING if replay is None else REPLAYED if replay.taken else QUEUED
 
@@ -152,12 +161,16 @@ class DeadLetterQueries:
         # One may have been named twice.
         return list({letter["id"]: letter for matching in found.values() for letter in matching.values()}.values())
 
+    def delete(self, ids: Iterable[str]) -> int:
+        """Delete the letters with these ids, and return how many were still there; the application may be running."""
+        return delete_letters(self.home.dead_letters, frozenset(ids))
+
     def replay(self, letters: Iterable[Letter]) -> None:
-        """Give letters back to the application."""
+        """Put letters into the queue of those that the application processes again."""
         if not is_applications(self.home.path):
             raise WallarooError(
-                f"{self.home.path} is not the directory of an application that could take them back. Name the one that "
-                "machida was given."
+                f"{self.home.path} is not the directory of an application that could process them again. Name the one "
+                "that was given to machida."
             )
         self._queue.add(letters)
 
@@ -165,7 +178,7 @@ class DeadLetterQueries:
 def not_replayable(letter: Letter) -> str | None:
     """Return why a letter cannot be replayed, None if it can."""
     if "place" not in letter:
-        return "an earlier release has written it, without what is needed"
+        return "an earlier release has written it, without what a replay needs"
     if letter["encoding"] not in REPLAYABLE:
         return f"its message could not be packed, and only {_WHAT_IS_LEFT[letter['encoding']]} kept"
     return None

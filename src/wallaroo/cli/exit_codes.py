@@ -5,7 +5,7 @@ from __future__ import annotations
 EXIT_CODES = {
     0: "stopped as asked",
     1: "cannot go on, or any other failure",
-    2: "the command line makes no sense",
+    2: "a mistake in the command line",
     3: "the application cannot be imported or built, or cannot load the states that it has saved",
     4: "an address cannot be listened at, or a receiver's name is unknown",
     5: "the directory cannot be used, is in use, or holds another application's state",
@@ -14,9 +14,9 @@ EXIT_CODES = {
 }
 
 SEND_EXIT_CODES = {
-    0: "everything was sent, and the receiver has confirmed all of it (with --wait 0: handed over)",
-    1: "nobody to send to, an input that cannot be read or framed, or any other failure",
-    2: "the command line makes no sense",
+    0: "everything was sent, and the receiver has confirmed all of it (with --wait 0: sent)",
+    1: "no receiver, an input that cannot be read or framed, or any other failure",
+    2: "a mistake in the command line",
     8: "not confirmed: the connection broke or ended early, or the receiver took longer than --wait",
     130: "stopped by Ctrl-C, not confirmed",
 }

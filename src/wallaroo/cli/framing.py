@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 
 from wallaroo.errors import WallarooError
+from wallaroo.sizes import plural
 
 _HEADERS_MADE_AHEAD = 1024
 
@@ -60,8 +61,8 @@ class MessageTooLongError(InputError):
 
     def __init__(self, framing: Framing, length: int, before: list[bytes]) -> None:
         super().__init__(
-            f"a message of {length:,} bytes is longer than a {framing.name} header can say "
-            f"({framing.longest:,} bytes): choose a larger one with --framing"
+            f"a message of {plural(length, 'byte')} is longer than a {framing.name} header can say "
+            f"({plural(framing.longest, 'byte')}): choose a larger one with --framing"
         )
         self.before = before
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,18 +16,21 @@ import click
 from wallaroo._version import __version__
 from wallaroo.cli import loading
 from wallaroo.cli.exit_codes import EXIT_CODES, exit_codes_help
+from wallaroo.cli.logs import Log
+from wallaroo.cli.misspellings import refuse_misspelled, split_arguments
 from wallaroo.cli.options import (
-    MEANINGLESS,
     acknowledged,
     limit_options,
     limits_from,
+    log_from,
+    log_options,
     master_url,
     original_flags,
     policy,
     setting,
     time_between_commits,
 )
-from wallaroo.cli.screen import plain_errors, say, show_drawing
+from wallaroo.cli.screen import drawing_for_screen, plain_errors, said_through
 from wallaroo.engine.delivery.error_policy import OnError
 from wallaroo.engine.spark.preflight import check_packages
 from wallaroo.program import Program, Setup, refuse_to_run_while_imported
@@ -38,10 +39,22 @@ if TYPE_CHECKING:
     from wallaroo.engine.options import RunOptions
     from wallaroo.engine.run import Stop
 
-_LOG_LEVELS = ("debug", "info", "warn", "error")
+_ARGUMENTS, _UNKNOWN = "wallaroo.arguments", "wallaroo.unknown"
+
+
+class _Machida(click.Command):
+    """Notes which arguments are for the application: all, without the `--` in front of those that are its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own, behind = split_arguments(args)
+        ctx.meta[_ARGUMENTS] = [*own, *behind]
+        ctx.meta[_UNKNOWN] = super().parse_args(ctx, own)
+        ctx.args = [*ctx.args, *behind]
+        return ctx.args
 
 
 @click.command(
+    cls=_Machida,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "ignore_unknown_options": True,
@@ -56,32 +69,37 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
     "-r",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where log, state and ledger live. Default: a folder for the application in the temporary folder.",
+    help="Where log, state and ledger are kept. Default: a folder for the application in ~/.local/state/wallaroo, in "
+    "$XDG_STATE_HOME/wallaroo if that is set, or on macOS in ~/Library/Application Support/wallaroo.",
 )
 @click.option(
     "--reset",
     is_flag=True,
-    help="Start fresh. What is in the directory is set aside in a folder inside it, never deleted.",
+    help="Start without the state that is in the directory. It is moved to a folder inside it, not deleted.",
 )
 @click.option(
     "--skip-damaged",
     is_flag=True,
-    help="Go on without messages in the log that the disk has damaged. What is left of them is kept aside.",
+    help="Continue without messages in the log that the disk has damaged. What is left of them is moved aside.",
 )
-@click.option("--name", "-n", metavar="NAME", help="Name of this run, to tell runs of one application apart.")
+@click.option(
+    "--name",
+    "-n",
+    metavar="NAME",
+    help="Name of this run: by default, runs of other names have other directories.",
+)
 @click.option(
     "--worker-count",
     "-w",
     type=click.IntRange(1),
     metavar="N",
-    help="How many workers each stage has. Default: the cores of the machine (up to 8), or what the cluster has "
-    "cores for.",
+    help="Workers of each stage. Default: as many as the machine has cores, up to 8, or as the cluster has cores for.",
 )
 @click.option(
     "--buckets",
     type=click.IntRange(1),
     metavar="N",
-    help="Into how many parts partitioned state is cut; fixed when the state is first made.",
+    help="Parts into which partitioned state is divided. The number is fixed when the state is first written.",
 )
 @click.option(
     "--master",
@@ -90,7 +108,7 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
     metavar="URL",
     callback=master_url,
     help="The Spark to run on: local[*], local[4], spark://host:7077, ... On a cluster of several machines, an "
-    "application with states needs a --resilience-dir that all of them see.",
+    "application with states needs a --resilience-dir that all of them share.",
 )
 @click.option(
     "--spark-conf",
@@ -100,20 +118,13 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
     help="A setting for Spark; may be repeated.",
 )
 @click.option(
-    "--log-level",
-    type=click.Choice(_LOG_LEVELS),
-    default="warn",
-    show_default=True,
-    help="How much Spark writes to its log file; debug also draws the application at the start.",
-)
-@click.option(
     "--on-error",
     default="dead-letter",
     show_default=True,
     metavar="POLICY",
     callback=policy,
-    help="When the application's code fails for a message: dead-letter keeps the message aside and goes on; fail stops "
-    "before it; a share (1%) or a rate (100/s, 10/min, 5/h) of such messages stops when there are more.",
+    help="What to do when the application's code fails for a message. dead-letter: keep the message in a file and "
+    "continue. fail: stop before it. A share (1%) or a rate (100/s, 10/min, 5/h): stop when there are more.",
 )
 @click.option(
     "--strict-keys",
@@ -126,67 +137,94 @@ _LOG_LEVELS = ("debug", "info", "warn", "error")
     metavar="TIME",
     callback=time_between_commits,
     show_default="1min",
-    help="The longest time between two commits (30s, 5min): after a failure all since the last one is computed again. "
-    "A number alone has nanoseconds.",
+    help="The longest time between two commits, such as 30s or 5min. After a failure, everything since the last commit "
+    "is computed again. A number without a unit is in nanoseconds.",
 )
 @click.option(
     "--effectively-once",
     is_flag=True,
-    help="Send blocks of outputs in frames with their ids, to receivers that confirm them and drop repeats; "
-    "`wallaroo receive --effectively-once` is one.",
+    help="Send outputs in blocks with ids, to receivers that confirm each block and drop it when it comes again, such "
+    "as `wallaroo receive --effectively-once`.",
 )
+@log_options
 @limit_options
 @original_flags
 @click.version_option(__version__, "--version", prog_name="machida")
 @click.pass_context
-def main(context: click.Context, /, **given: Any) -> None:
+def main(context: click.Context, /, **_given: Any) -> None:
     """Run a Wallaroo application.
 
-    The module is imported from the current folder or PYTHONPATH, and its application_setup(args) is called
-    with the whole command line, so options that machida does not know are the application's own.
+    The module is imported from the current folder or PYTHONPATH, and its application_setup(args) is called with the
+    whole command line.
 
     \b
     Count words from port 7010, results to port 7002:
       machida --application-module word_count --in 127.0.0.1:7010 --out 127.0.0.1:7002
     Keep the state in a directory of its own:
       machida --application-module word_count --in ... --out ... --resilience-dir state/
-    On a Spark cluster, sixteen-fold:
+    On a Spark cluster, with 16 workers:
       machida --application-module word_count --in ... --out ... --master spark://host:7077 --worker-count 16
 
-    Ctrl-C (or SIGTERM) takes nothing new, finishes what is under way, commits and stops; the same command goes
-    on from there.
+    Options that machida does not know are the application's own. One that looks like a misspelling of machida's is
+    refused, unless the program has it. Everything behind -- is passed to the application as it is:
+
+    \b
+      machida --application-module word_count --in ... --out ... -- --topic orders
+
+    Ctrl-C (or SIGTERM) closes the sources, finishes what is under way, commits and stops. The same command continues
+    from there.
+
+    Flags of the original that have no meaning on Spark are accepted, such as --metrics, --control, --data,
+    --cluster-initializer and those that begin with --pony.
+
+    \b
+    Shell completion, in ~/.bashrc (for zsh: zsh_source, in ~/.zshrc):
+      eval "$(_MACHIDA_COMPLETE=bash_source machida)"
+    and for fish, in ~/.config/fish/completions/machida.fish:
+      _MACHIDA_COMPLETE=fish_source machida | source
     """  # noqa: D301 - click wants the character itself
-    arguments = sys.argv[1:]
+    _run_logged(context, _find_application)
+
+
+def _find_application(context: click.Context) -> tuple[Program, Setup]:
+    name = context.params["application_module"]
+    if not name:
+        context.fail("Missing option '--application-module'. Example: --application-module word_count")
+    module = loading.import_application(name)
+    _refuse_misspelled(context, module)
+    return Program(name, "application_setup", tuple(context.meta[_ARGUMENTS])), loading.setup_function(module)
+
+
+def _run_logged(context: click.Context, find: Callable[[click.Context], tuple[Program, Setup]]) -> None:
+    """Find the application and run it; tell everything, also why it ends, as the options say."""
     with plain_errors(exit_codes=True):
-        if not given["application_module"]:
-            context.fail("Missing option '--application-module'. Example: --application-module word_count")
-        _suggest(context.args)
-        name = given["application_module"]
-        setup = loading.setup_function(loading.import_application(name))
-        run_application(Program(name, "application_setup", tuple(arguments)), setup, given)
+        run_log = log_from(context.params)
+    with run_log.telling_errors(), said_through(run_log.warning), plain_errors(exit_codes=True):
+        program, setup = find(context)
+        run_application(program, setup, context.params, run_log)
 
 
-def run_application(program: Program, setup: Setup, given: dict[str, Any]) -> None:
+def run_application(program: Program, setup: Setup, given: dict[str, Any], run_log: Log) -> None:
     """Build the application and run it until it is stopped."""
     os.umask(0o077)  # What is written holds users' messages and states.
     application = loading.build(setup, list(program.arguments))
     loading.refuse_unsavable_states(application, setup)
     check_packages()
-    from wallaroo.engine.run import Run  # noqa: PLC0415 - what --help and mistakes do not need
+    from wallaroo.engine.run import READY, Run  # noqa: PLC0415 - what --help and mistakes do not need
 
+    run_log.always = {READY}
     if given.get("log_level") == "debug":
-        show_drawing(application)
-    click.secho(f"{application.name}", bold=True, nl=False)
-    click.secho(f"  (Wallaroo {__version__})", dim=True)
+        run_log.debug(drawing_for_screen(application))
+    run_log.info(f"{click.style(application.name, bold=True)}  {click.style(f'(Wallaroo {__version__})', dim=True)}")
     if unused := acknowledged(given):
-        click.echo(f"  accepted    {unused}: without meaning on Spark")
+        run_log.info(f"  accepted    {unused}: no effect on Spark")
     options = _run_options(application.name, given)
-    run = Run(application, program, options, say=click.echo, warn=say)
-    stop = _stop_on_signals()
+    run = Run(application, program, options, say=run_log.info, warn=run_log.warning)
+    stop = _stop_on_signals(run_log)
     try:
         run.run(stop)
     except KeyboardInterrupt:
-        say("Stopped before it was ready.")
+        run_log.info("Stopped before it was ready.")
 
 
 def _run_options(application: str, given: dict[str, Any]) -> RunOptions:
@@ -199,7 +237,7 @@ def _run_options(application: str, given: dict[str, Any]) -> RunOptions:
     spark = SparkOptions(
         master=_master(given.get("master") or "local[*]", given.get("worker_count")),
         conf=dict(given.get("spark_conf", ())),
-        log_level=given.get("log_level") or "warn",
+        log_level=(given.get("log_level") or "warn").replace("warning", "warn"),
     )
     return RunOptions(
         home=home,
@@ -221,20 +259,16 @@ def _master(master: str, workers: int | None) -> str:
     return f"local[{workers}]" if workers and master == "local[*]" else master
 
 
-def _suggest(unknown: Sequence[str]) -> None:
-    """Point out options that look like a slip of the keyboard; they are handed to the application all the same."""
-    known = [option for parameter in main.params for option in parameter.opts if option.startswith("--")]
-    for argument in unknown:
-        option = argument.partition("=")[0]
-        close = difflib.get_close_matches(option, known, n=1, cutoff=0.85)
-        if option.startswith("--") and close and option not in MEANINGLESS:
-            say(f"{option} is handed to the application. Did you mean {close[0]}?")
+def _refuse_misspelled(context: click.Context, program: ModuleType) -> None:
+    shown = (parameter for parameter in main.params if not getattr(parameter, "hidden", False))
+    known = [option for parameter in shown for option in parameter.opts if option.startswith("--")]
+    refuse_misspelled(context.meta[_UNKNOWN], [*known, "--help"], program)
 
 
-def _stop_on_signals() -> Stop:
+def _stop_on_signals(run_log: Log) -> Stop:
     """Return what SIGINT and SIGTERM set off: finish what is under way; at the second signal, at once.
 
-    A third ends the process where it is, and its wards with it: the next run goes on as after any other death.
+    A third ends the process where it is, and what it has started with it: the next run goes on as after a crash.
     """
     from wallaroo.engine.run import Stop  # noqa: PLC0415
 
@@ -247,9 +281,7 @@ def _stop_on_signals() -> Stop:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         if again:
-            # Not through `sys.stderr`, which may be in the middle of another line right here.
-            with suppress(OSError):
-                os.write(2, b"Stopping at once; if that hangs, one more signal ends it, and nothing is lost.\n")
+            run_log.last_words("Stopping at once; if that hangs, one more signal ends it, and nothing is lost.")
             stop.immediately.set()
         if not stop.ready:
             raise KeyboardInterrupt
@@ -264,10 +296,15 @@ def run_script(application_setup: Callable[[list[str]], Any], args: Sequence[str
     """Run an application from a script of the user's own; see `wallaroo.run`."""
     refuse_to_run_while_imported()
     arguments = list(sys.argv[1:] if args is None else args)
+
+    def find(context: click.Context) -> tuple[Program, Setup]:
+        program = loading.program_of(application_setup, context.meta[_ARGUMENTS])
+        _refuse_misspelled(context, program.imported())
+        return program, program.setup()
+
     try:
-        with main.make_context("machida", list(arguments)) as context, plain_errors(exit_codes=True):
-            program = loading.program_of(application_setup, arguments)
-            run_application(program, program.setup(), context.params)
+        with main.make_context("machida", arguments) as context:
+            _run_logged(context, find)
     except click.exceptions.Exit as asked:  # --help and --version end like this.
         sys.exit(asked.exit_code)
     except click.ClickException as error:

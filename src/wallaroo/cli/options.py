@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from wallaroo.cli.logs import FORMATS, LEVELS, Log
 from wallaroo.engine.delivery.error_policy import OnError
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.limits import Limits
@@ -39,9 +41,12 @@ def _size(least: int, most: int | None = None) -> Callable[[click.Context, click
 
 
 _SIZES = {
-    "max_message_size": (_size(1, most=1 << 30), "The largest message; a longer one closes its connection."),
-    "max_log": (_size(1 << 20), "Disk space of each source's log; when it is used up, senders have to wait."),
-    "max_unfinished": (_size(1 << 20), "Memory for messages that have not come completely."),
+    "max_message_size": (
+        _size(1, most=1 << 30),
+        "The largest message; a connection that sends a larger one is closed.",
+    ),
+    "max_log": (_size(1 << 20), "Disk space for the log of each source. When it is used up, senders have to wait."),
+    "max_unfinished": (_size(1 << 20), "Memory for messages that have not been received completely."),
 }
 
 
@@ -64,7 +69,7 @@ def limit_options(command: Command) -> Command:
         type=click.IntRange(1),
         show_default=str(usual.max_connections),
         metavar="N",
-        help="Senders connected to each source at once; one more is closed at once.",
+        help="The most connections to each source at once. Further ones are closed.",
     )(command)
 
 
@@ -132,6 +137,11 @@ _WITH_VALUE = {
     "--phone-home": "-p",
     "--resilience-dos-server": None,
     "--ponythreads": None,
+    "--ponyminthreads": None,
+    "--ponysuspendthreshold": None,
+    "--ponycdinterval": None,
+    "--ponygcinitial": None,
+    "--ponygcfactor": None,
 }
 _SWITCHES = {
     "--cluster-initializer": "-t",
@@ -141,6 +151,9 @@ _SWITCHES = {
     "--resilience-no-local-file-io": None,
     "--resilience-enable-io-journal": None,
     "--ponynoblock": None,
+    "--ponynoyield": None,
+    "--ponypin": None,
+    "--ponynopin": None,
     "--ponypinasio": None,
 }
 
@@ -148,7 +161,7 @@ MEANINGLESS = {*_WITH_VALUE, *_SWITCHES}
 
 
 def original_flags(command: Command) -> Command:
-    """Add the original's flags to a command, out of sight of its help text."""
+    """Add the original's flags to a command, hidden from the list of options in its help text."""
     for flags, is_flag in ((_WITH_VALUE, False), (_SWITCHES, True)):
         for long, short in flags.items():
             names = (long, short) if short else (long,)
@@ -164,6 +177,51 @@ def acknowledged(given: dict[str, Any]) -> str:
     """
     used = (long for long in (*_WITH_VALUE, *_SWITCHES) if given.get(long[2:].replace("-", "_")) is not None)
     return ", ".join(used)
+
+
+def log_options(command: Command) -> Command:
+    """Add the options that say what is told, how, and where."""
+    for option in reversed(
+        [
+            click.option(
+                "--log-level",
+                type=click.Choice([*LEVELS, "warn"]),
+                metavar=f"[{'|'.join(LEVELS)}]",
+                show_default="info; for Spark's own log file: warning",
+                help="The lowest level that is shown, and that Spark writes to its log file. The line that says that "
+                "the application is ready is always shown. debug also draws the application at the start.",
+            ),
+            click.option(
+                "--log-format",
+                type=click.Choice(FORMATS),
+                default="text",
+                show_default=True,
+                help="text: plain lines, warnings with time and level. json: one object on each line, with time, level "
+                "and message.",
+            ),
+            click.option(
+                "--log-file",
+                type=click.Path(path_type=Path, dir_okay=False),
+                metavar="PATH",
+                help="Also append every line that is shown to this file, with date, time and level.",
+            ),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def log_from(given: dict[str, Any]) -> Log:
+    """Return the log that a command was asked for.
+
+    Raises:
+        OSError: The file for it cannot be written.
+    """
+    return Log(
+        LEVELS["warning" if given.get("log_level") == "warn" else given.get("log_level") or "info"],
+        as_json=given.get("log_format") == "json",
+        file=given.get("log_file"),
+    )
 
 
 def policy(_context: click.Context, _parameter: click.Parameter, value: str) -> OnError:

@@ -6,8 +6,10 @@ that a command that shows nothing starts quickly.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,19 +19,12 @@ from typing import NoReturn
 import click
 
 from wallaroo.errors import WallarooError
+from wallaroo.notices import Notice
+from wallaroo.sizes import plural
 from wallaroo.topology.drawing import draw
 from wallaroo.topology.model import Application
 
 _REFRESH_SECONDS = 0.1
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, "message"), counted(2000, "message")
-    ('1 message', '2,000 messages')
-    """
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def rate(number: int, noun: str, seconds: float) -> str:
@@ -41,9 +36,25 @@ def rate(number: int, noun: str, seconds: float) -> str:
     return f", {number / seconds:,.0f} {noun}s/s" if number and seconds > 0 else ""
 
 
+_notices: list[Notice] = []
+
+
 def say(text: str) -> None:
-    """Print a line for the person at the screen."""
-    click.echo(text, err=True)
+    """Print a line for the person at the screen, or have it told as `said_through` says."""
+    if _notices:
+        _notices[-1](text)
+    else:
+        click.echo(text, err=True)
+
+
+@contextmanager
+def said_through(notice: Notice) -> Iterator[None]:
+    """Have `say` tell everything through `notice` for the time of a `with` block."""
+    _notices.append(notice)
+    try:
+        yield
+    finally:
+        _notices.pop()
 
 
 @contextmanager
@@ -58,6 +69,25 @@ def plain_errors(*, exit_codes: bool = False) -> Iterator[None]:
         refuse(str(error), error.exit_code if exit_codes else 1)
     except OSError as error:
         refuse(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
+
+
+_READER_GONE = 128 + signal.SIGPIPE
+"""What a shell says of a command that a broken pipe has ended."""
+
+
+@contextmanager
+def ends_with_reader() -> Iterator[None]:
+    """End the command quietly when nobody reads its output any more, as in `wallaroo ... | head`.
+
+    The exit code is the one that other commands end with then.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is left in the buffer would fail once more when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(_READER_GONE)
 
 
 def refuse(text: str, exit_code: int = 1) -> NoReturn:
@@ -91,7 +121,7 @@ def progress_bar(
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=total, status=counted(0, noun))
+        task = progress.add_task(title, total=total, status=plural(0, noun))
         started = time.monotonic()
         shown = 0.0
 
@@ -100,7 +130,7 @@ def progress_bar(
             now = time.monotonic()
             if now - shown >= _REFRESH_SECONDS:
                 shown = now
-                status = counted(messages, noun) + rate(messages, noun, now - started)
+                status = plural(messages, noun) + rate(messages, noun, now - started)
                 progress.update(task, completed=done, status=status)
 
         yield show
@@ -113,9 +143,14 @@ _WITHOUT_UNICODE = str.maketrans("─═│╭╮╰╯├╞┬╤╕╘▶⇉�
 
 def show_drawing(application: Application) -> None:
     """Print a drawing of the application, and an empty line after it."""
+    click.echo(drawing_for_screen(application))
+
+
+def drawing_for_screen(application: Application) -> str:
+    """Return a drawing of the application that fits the screen, with an empty line at its end."""
     width = shutil.get_terminal_size((_WIDEST, 0)).columns
     drawing = draw(application, min(max(width, _NARROWEST), _WIDEST))
-    click.echo(coloured(in_encoding(drawing, sys.stdout.encoding or "utf-8")) + "\n")
+    return coloured(in_encoding(drawing, sys.stdout.encoding or "utf-8")) + "\n"
 
 
 def in_encoding(drawing: str, encoding: str) -> str:

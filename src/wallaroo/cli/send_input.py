@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from wallaroo.cli import screen
 from wallaroo.cli.framing import FrameSplitter, Framing, InputError, MessageTooLongError
+from wallaroo.sizes import plural
 
 STDIN = 0
 _PIECE = 1 << 20
@@ -87,8 +87,7 @@ def _whole_frames(stream: Iterable[bytes], framing: Framing) -> Iterator[Batch]:
             yield batch
     if missing := splitter.missing():
         raise InputError(
-            f"the input ends in the middle of a {framing.name} frame: "
-            f"{screen.counted(missing, 'byte')} or more are missing"
+            f"the input ends in the middle of a {framing.name} frame: {plural(missing, 'byte')} or more are missing"
         )
 
 

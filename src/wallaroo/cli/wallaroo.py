@@ -13,8 +13,8 @@ _COMMANDS = {
     "new": "Make the folder of a new application, ready to run.",
     "check": "Draw an application and list its mistakes, without running it.",
     "send": "Send the lines or frames of a file over TCP.",
-    "receive": "Listen on an address and print what comes.",
-    "dead-letters": "List, show and replay messages that an application's code could not handle.",
+    "receive": "Listen on an address and print what is received.",
+    "dead-letters": "List, show, replay and delete messages that an application failed on.",
 }
 
 
@@ -40,12 +40,12 @@ class _CommandsOnDemand(click.Group):
 @click.command(cls=_CommandsOnDemand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="wallaroo")
 def main() -> None:
-    """Tools around a Wallaroo application, which `machida` runs.
+    """Tools for Wallaroo applications, which `machida` runs.
 
     \b
-    Begin with an application that works:
+    Start with an application that works:
       wallaroo new my_application
-    See how it is put together:
+    Draw it, and list its mistakes:
       wallaroo check word_count
     Print what the application sends to 127.0.0.1:7002:
       wallaroo receive 127.0.0.1:7002
@@ -53,8 +53,14 @@ def main() -> None:
       machida --application-module word_count --in 127.0.0.1:7010 --out 127.0.0.1:7002
     Send it each line of a file as a message:
       wallaroo send 127.0.0.1:7010 --file text.txt
-    See what its code could not handle:
+    List the messages that it failed on:
       wallaroo dead-letters list --application "Word Count"
 
-    `wallaroo COMMAND --help` tells more.
+    `wallaroo COMMAND --help` shows the options of a command.
+
+    \b
+    Shell completion, in ~/.bashrc (for zsh: zsh_source, in ~/.zshrc):
+      eval "$(_WALLAROO_COMPLETE=bash_source wallaroo)"
+    and for fish, in ~/.config/fish/completions/wallaroo.fish:
+      _WALLAROO_COMPLETE=fish_source wallaroo | source
     """  # noqa: D301 - click wants the real character.

@@ -25,6 +25,7 @@ from wallaroo.files import write_atomically
 from wallaroo.ingress.client import IngressUnavailableError
 from wallaroo.notices import Notice, never_failing
 from wallaroo.program import Program
+from wallaroo.sizes import plural
 from wallaroo.topology.model import Application
 
 READY = "Application has successfully initialized."
@@ -82,7 +83,8 @@ class Run:
                 running.finish(stop)
             running.raise_failure()
         counts = parts.egress.metrics
-        self._say(f"Stopped: {counts.messages_out:,} messages sent, {counts.errors:,} dead letters in this run.")
+        sent, failed = plural(counts.messages_out, "message"), plural(counts.errors, "dead letter")
+        self._say(f"Stopped: {sent} sent, {failed} in this run.")
 
     def _folders_written(self) -> list[Path]:
         """Return the folders, besides the home, that Spark needs disk space for."""

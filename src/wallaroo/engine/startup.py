@@ -18,7 +18,7 @@ from wallaroo.engine.delivery.ledger import Ledger
 from wallaroo.engine.delivery.progress import ReportedProgress
 from wallaroo.engine.delivery.worker_deaths import WorkerDeaths
 from wallaroo.engine.directory.commit import Commits
-from wallaroo.engine.directory.home import COMMIT, Home
+from wallaroo.engine.directory.home import COMMIT, Home, remark_on
 from wallaroo.engine.directory.resume import ResumedLayout, check_work_left, layout_for, skip_damage, start_fresh
 from wallaroo.engine.directory.run_folder import run_folder
 from wallaroo.engine.options import RunOptions
@@ -35,7 +35,7 @@ from wallaroo.ingress.sequence import known_names
 from wallaroo.notices import Notice
 from wallaroo.permissions import untrusted_reason
 from wallaroo.program import Program
-from wallaroo.sizes import readable_size
+from wallaroo.sizes import plural, readable_size
 from wallaroo.topology.model import REPLAYS, Application
 
 BUCKETS = 128
@@ -94,7 +94,8 @@ class Startup:
         self._record(resumed)
         java = java_home(self.home.for_spark, self.warn)
         ingress = self._open_ingress(folder, commits, replace(self.options, limits=limits))
-        self.say(f"  state in    {self.home.path}" + (" (going on where it stopped)" if commits.block else ""))
+        going_on = " (going on where it stopped)" if commits.block else ""
+        self.say(f"  state in    {self.home.path}{going_on}{remark_on(self.home.path)}")
         plan = self._plan(resumed.layout)
         deaths = WorkerDeaths()
         notes = None if self._driver_address else folder / "notes"
@@ -140,7 +141,7 @@ class Startup:
         if resumed.change:
             self.say(f"  changed     {resumed.change}")
         if self.options.buckets and self.options.buckets != resumed.layout.buckets:
-            self.say(f"  kept        {resumed.layout.buckets} buckets: the state was made with them")
+            self.say(f"  kept        {plural(resumed.layout.buckets, 'bucket')}: the state was made so")
         self.home.record_layout(self.application.name, resumed.layout)
 
     def _open_ingress(self, folder: Path, commits: Commits, options: RunOptions) -> _Ingress:

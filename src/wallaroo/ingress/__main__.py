@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING
 from wallaroo.errors import DirectoryError, WallarooError
 from wallaroo.ingress.config import load_config
 from wallaroo.ingress.control import ControlChannel
-from wallaroo.ingress.limits import allow_many_files, connections_within
+from wallaroo.ingress.limits import FEW_CONNECTIONS, allow_many_files, connections_within
 from wallaroo.ingress.server import IngressServer
 from wallaroo.ingress.worker_server import WorkerServer
 from wallaroo.process_guard import end_with_parent
+from wallaroo.sizes import plural
 
 if TYPE_CHECKING:
     from wallaroo.ingress.config import IngressConfig
@@ -124,11 +125,13 @@ def _within_open_files(config: IngressConfig, output: _Output) -> IngressConfig:
     possible = connections_within(files, len(config.sources))
     if possible >= wanted:
         return config
-    output.notice(
-        f"A source accepts {possible:,} connections at once instead of {wanted:,}: this process may have {files:,} "
-        f"files open. Raise that limit (ulimit -n) for more."
-    )
-    return replace(config, limits=replace(config.limits, max_connections=possible))
+    # Of a limit that few applications reach, only those hear who have asked for more, or who reach it.
+    if "max_connections" in config.limits.chosen or possible < FEW_CONNECTIONS:
+        output.notice(
+            f"A source accepts {plural(possible, 'connection')} at once instead of {wanted:,}: this process may have "
+            f"{files:,} files open. Raise that limit (ulimit -n) for more."
+        )
+    return replace(config, limits=replace(config.limits, max_connections=possible, open_files=files))
 
 
 if __name__ == "__main__":

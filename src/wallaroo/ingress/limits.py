@@ -25,12 +25,28 @@ class Limits:
     """How many bytes of incomplete messages are kept in memory before connections take turns."""
     chosen: frozenset[str] = frozenset()
     """The names of the limits that the user has set. The others may be lowered if there is too little memory."""
+    open_files: int = 0
+    """How many files the process may have open, where that and not `max_connections` limits the connections."""
+
+    @property
+    def why_no_more_connections(self) -> str:
+        """Return what limits the number of connections, and how to raise it.
+
+        >>> Limits().why_no_more_connections
+        '--max-connections'
+        """
+        if not self.open_files:
+            return "--max-connections"
+        return f"this process may have {self.open_files:,} files open: raise that with ulimit -n"
 
     @property
     def segment_bytes(self) -> int:
         """Return how large a segment, the unit of deletion, may be: a small part of the log's limit."""
         return max(self.max_log // 8, _SMALLEST_SEGMENT)
 
+
+FEW_CONNECTIONS = 1000
+"""So many senders are not unusual. Where fewer can connect to a source at once, that is told at the start."""
 
 ACCEPTED_AT_ONCE = 64
 """How many connections a source accepts before the open ones are read again."""

@@ -13,6 +13,7 @@ from wallaroo.ingress.log import LogWriter
 from wallaroo.ingress.log.reader import LogReader
 from wallaroo.ingress.source import Source, SourceStatus
 from wallaroo.notices import DebouncedNotice
+from wallaroo.sizes import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -185,7 +186,7 @@ class LoggedSource(Source):
             lost = sum(map(len, self._unwritten))
             self._notice(
                 f"The log of {self.name!r} could not be written at the end: {error}. "
-                f"{lost} messages that were received are lost."
+                f"Received and lost: {plural(lost, 'message')}."
             )
 
     def _append(self, payloads: list[bytes]) -> None:

@@ -194,6 +194,26 @@ def test_every_mistake_of_the_builder_is_listed(check):
     assert "Traceback" not in err
 
 
+OLD_DECODER = """
+class OldDecoder:
+    def header_length(self):
+        return 4
+    def payload_length(self, bs):
+        return 4
+    def decode(self, bs):
+        return bs[:3] == "BUY"
+"""
+
+
+def test_a_comparison_of_bytes_with_text_in_a_decoder_is_a_hint_and_no_mistake(check, tmp_path):
+    code, out, err = check(COPY + OLD_DECODER)
+    line = (tmp_path / "app.py").read_text().splitlines().index('        return bs[:3] == "BUY"') + 1
+    assert code == 0
+    assert out.endswith("No mistakes.\n")
+    assert err.startswith(f"Hint: app.py, line {line}: `bs[:3] == 'BUY'` is never true: bytes do not equal text")
+    assert "Hint:" not in check(COPY)[2]
+
+
 def test_parts_need_not_be_picklable(check):
     code, out, err = check(
         ONE_OF_EACH

@@ -1,8 +1,16 @@
 """`wallaroo dead-letters`, on directories as applications leave them."""
 
+import contextlib
 import fcntl
 import json
+import os
+import pty
 import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
 import time
 
 import pytest
@@ -10,13 +18,16 @@ from click.testing import CliRunner
 
 from wallaroo.cli.wallaroo import main
 from wallaroo.connectors.replay.source import ReplayQueue
-from wallaroo.engine.delivery.dead_letter_file import DeadLetterFile
+from wallaroo.engine.delivery.dead_letter_file import DeadLetterFile, read_letters
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.transport.dead_letter_record import Place, make_letter
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.ingress.log import LogWriter
 from wallaroo.program import import_settings
 from wallaroo.topology.model import REPLAYS
+
+WALLAROO = [sys.executable, "-c", "from wallaroo.cli.wallaroo import main; main()"]
+PATIENCE = 120
 
 COUNT = Place("words", "count", "step 2")
 DECODER = Place("words", "decoder", "decoder")
@@ -56,8 +67,8 @@ def ids(home):
 def run(home):
     """Run `wallaroo dead-letters ...` and return what it printed."""
 
-    def run_command(command, *arguments, refused=False, where=("--resilience-dir", str(home.path))):
-        result = CliRunner().invoke(main, ["dead-letters", command, *where, *map(str, arguments)])
+    def run_command(command, *arguments, refused=False, where=("--resilience-dir", str(home.path)), answer=None):
+        result = CliRunner().invoke(main, ["dead-letters", command, *where, *map(str, arguments)], input=answer)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert (result.exit_code != 0) is refused, result.output
@@ -87,15 +98,10 @@ class TestList:
     def test_a_row_for_each_the_newest_last(self, run, ids):
         found = rows(run("list"))
         assert [row[0] for row in found] == ids
-        assert [row[3:5] for row in found] == [
-            ["words", "decoder"],
-            ["words", "count"],
-            ["words", "count"],
-            ["other", "encoder"],
-        ]
-        assert [row[-1] for row in found] == ["waiting"] * 4
-        assert found[1][5:-1] == ["'w'", "4-9", "KeyError:", "'w'"]
-        assert found[2][5:-1] == ["'x'", "7", "ValueError:", "two"]
+        assert [row[3] for row in found] == ["decoder", "count", "count", "encoder"]
+        assert found[1][3:] == ["count", "KeyError:", "'w'", "waiting", "words", "'w'", "4-9"]
+        assert found[2][3:] == ["count", "ValueError:", "two", "waiting", "words", "'x'", "7"]
+        assert found[3][3:] == ["encoder", "KeyError:", "'z'", "waiting", "other", "8"]
 
     @pytest.mark.parametrize(
         ("options", "wanted"),
@@ -109,6 +115,8 @@ class TestList:
             (["--since", "300s"], [2, 3]),
             (["--since", "2020-01-31"], [0, 1, 2, 3]),
             (["--since", "2999-01-31T12:00"], []),
+            (["--before", "1h"], [0]),
+            (["--before", "300s", "--since", "1h"], [1]),
             (["--step", "count", "--error", "KeyError"], [1]),
             (["--last", "2"], [2, 3]),
             (["--state", "replayed"], []),
@@ -194,22 +202,22 @@ class TestShow:
 class TestReplay:
     def test_some_by_their_ids_in_this_order(self, run, ids, queued):
         output = run("replay", ids[2][:8], ids[0])
-        assert output == (
-            "The application takes, when it starts the next time, 2 messages back, at the steps that failed.\n"
-        )
+        assert output == "Queued 2 messages for the next start of the application.\n"
         assert queued() == [ids[2], ids[0]]
 
     def test_states_go_from_waiting_to_queued_to_replayed(self, run, ids, home):
         run("replay", ids[0])
         run("replay", ids[1])
         take(home, 1)
-        assert [row[-1] for row in rows(run("list"))] == ["replayed", "queued", "waiting", "waiting"]
+        states = [json.loads(line)["state"] for line in run("list", "--json").splitlines()]
+        assert states == ["replayed", "queued", "waiting", "waiting"]
+        assert ["queued" in row for row in rows(run("list"))] == [False, True, False, False]
         assert [row[0] for row in rows(run("list", "--state", "queued"))] == [ids[1]]
 
     def test_a_running_application_takes_them_at_once(self, run, ids, home):
         with (home.path / "lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            assert run("replay", ids[0]) == "The application takes 1 message back, at the step that failed.\n"
+            assert run("replay", ids[0]) == "Queued 1 message for the running application.\n"
 
     def test_all_that_can_be_and_have_not_been(self, run, ids, queued):
         run("replay", ids[1])
@@ -225,7 +233,7 @@ class TestReplay:
 
     def test_again_only_when_told(self, run, ids, queued):
         run("replay", ids[1])
-        assert "has been replayed before. To do so again, say --again." in run("replay", ids[1], refused=True)
+        assert "has been replayed already. To replay it again, add --again." in run("replay", ids[1], refused=True)
         assert queued() == [ids[1]]
         run("replay", "--again", ids[1])
         run("replay", "--again", "--step", "count")
@@ -239,6 +247,172 @@ class TestReplay:
     @pytest.mark.parametrize("arguments", [[], ["abc", "--all"], ["abc", "--step", "count"]])
     def test_it_must_be_clear_which(self, run, arguments):
         assert "Name the dead letters to replay" in run("replay", *arguments, refused=True)
+
+
+def ids_in(home):
+    return [letter["id"] for letter in read_letters(home.dead_letters)]
+
+
+class TestDelete:
+    @pytest.mark.parametrize(
+        ("options", "gone"),
+        [
+            (["--all"], [0, 1, 2, 3]),
+            (["--step", "count"], [1, 2]),
+            (["--pipeline", "other"], [3]),
+            (["--error", "KeyError"], [1, 3]),
+            (["--before", "1h"], [0]),
+            (["--step", "count", "--before", "10m"], [1]),
+            (["--state", "queued"], [2]),
+            (["--state", "queued", "--step", "decoder"], []),
+        ],
+    )
+    def test_those_that_are_meant(self, run, ids, home, options, gone):
+        run("replay", ids[2])
+        said = run("delete", *options, "--yes")
+        assert said == {0: "There is nothing to delete.\n", 1: "1 dead letter deleted.\n"}.get(
+            len(gone), f"{len(gone)} dead letters deleted.\n"
+        )
+        assert ids_in(home) == [each for index, each in enumerate(ids) if index not in gone]
+
+    def test_some_by_the_beginnings_of_their_ids(self, run, ids, home):
+        run("delete", ids[2][:8], ids[0], "-y")
+        assert ids_in(home) == [ids[1], ids[3]]
+        assert "There is no dead letter" in run("delete", ids[1], ids[0], "-y", refused=True)
+        assert ids_in(home) == [ids[1], ids[3]]
+
+    def test_nothing_is_deleted_without_a_yes(self, run, ids, home):
+        run("replay", ids[0])
+        before = everything_about(home.path)
+        for answer in ("n\n", "\n", ""):
+            said = run("delete", "--all", refused=True, answer=answer)
+            assert said.startswith(f"Delete 4 dead letters (3 waiting, 1 queued) from {home.dead_letters}? [y/N]")
+        assert everything_about(home.path) == before
+        assert run("delete", ids[0], answer="y\n").endswith("1 dead letter deleted.\n")
+        assert ids_in(home) == ids[1:]
+
+    def test_a_letter_that_is_queued_is_replayed_all_the_same(self, run, ids, queued):
+        run("replay", ids[1])
+        run("delete", "--all", "--yes")
+        assert queued() == [ids[1]]
+
+    @pytest.mark.parametrize("arguments", [[], ["abc", "--all"], ["abc", "--step", "count"], ["--yes"]])
+    def test_it_must_be_clear_which(self, run, ids, home, arguments):
+        assert "Name the dead letters to delete" in run("delete", *arguments, refused=True)
+        assert ids_in(home) == ids
+
+    def test_what_was_not_there_when_the_question_was_asked_is_kept(self, run, ids, home, monkeypatch):
+        def answer(*_, **__):
+            DeadLetterFile(home.dead_letters, lambda _: None).add([letter(COUNT, 1, KeyError(1))])
+            return True
+
+        monkeypatch.setattr("click.confirm", answer)
+        run("delete", "--all")
+        (kept,) = read_letters(home.dead_letters)
+        assert kept["id"] not in ids
+
+
+class Terminal:
+    """Runs `wallaroo dead-letters` in a terminal of a certain width, and returns what is to be seen there."""
+
+    def __init__(self, home, columns):
+        self._home = home
+        self._columns = columns
+
+    def __call__(self, command, *arguments):
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, self._columns, 0, 0))
+        environment = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
+        where = ["--resilience-dir", str(self._home.path)]
+        process = subprocess.Popen(
+            [*WALLAROO, "dead-letters", command, *where, *arguments], env=environment, stdout=theirs, stderr=theirs
+        )
+        os.close(theirs)
+        seen = b""
+        with contextlib.suppress(OSError):  # How Linux says that the other side is closed.
+            while data := os.read(ours, 1 << 16):
+                seen += data
+        os.close(ours)
+        assert process.wait(PATIENCE) == 0, seen
+        return re.sub(r"\x1b\[\d*m", "", seen.decode()).replace("\r\n", "\n").splitlines()
+
+
+@pytest.fixture
+def terminal(home):
+    return lambda columns: Terminal(home, columns)
+
+
+LONG = (
+    "ValueError: the configuration of the instrument 'AUTO.GRAPHICS' has neither a currency nor a settlement date that "
+    "falls on a working day of the exchange"
+)
+
+
+class TestScreen:
+    @pytest.fixture(autouse=True)
+    def long_letter(self, home):
+        place = Place("prices of all instruments", "look up the settlement date", "step 2")
+        DeadLetterFile(home.dead_letters, lambda _: None).add(
+            [letter(place, "x" * 300, ValueError(LONG.partition(": ")[2]), key="k e y " * 40, source="w", position=7)]
+        )
+
+    @pytest.mark.parametrize("columns", [40, 60, 80, 100, 120, 200])
+    def test_a_list_fits_and_has_each_error_whole(self, terminal, columns, ids):
+        head, *lines = terminal(columns)("list")
+        assert head.split()[0] == "id"
+        assert max(map(len, lines)) <= columns
+        shown = " ".join(" ".join(lines).split())
+        for each in ids:
+            assert each in shown
+        # Whole words of the error, in their order, whatever stands beside them.
+        words = iter(shown.split())
+        assert all(word in words for word in LONG.split()), lines
+
+    def test_at_80_columns_id_time_step_and_error_come_first(self, terminal, ids):
+        head, *lines = terminal(80)("list")
+        assert head.split()[:4] == ["id", "time", "step", "error"]
+        (row,) = [line for line in lines if line.startswith(ids[1])]
+        assert re.match(r"[0-9a-f]{12}  \d{4}-\d\d-\d\d( \d\d:\d\d:\d\d)?  count .* KeyError: 'w'$", row)
+
+    def test_a_wide_screen_has_everything(self, terminal):
+        assert terminal(500)("list")[0].split() == ["id", "time", "step", "error", "state", "pipeline", "key", "from"]
+
+    def test_what_is_shown_of_one_fits_too(self, terminal, home):
+        last = ids_in(home)[-1]
+        lines = terminal(60)("show", last)
+        facts = lines[: lines.index("")]
+        assert max(map(len, facts)) <= 60
+        assert facts[4] == "step       look up the settlement date (step 2)"
+        assert facts[5] == "key        'k" + " e y k" * 7 + " e y"
+        assert facts[6].startswith(" " * 11 + "k e y")
+
+    def test_what_replay_and_delete_say_fits(self, terminal, home):
+        first, *_, last = ids_in(home)
+        for command in (("replay", last), ("delete", first, "--yes")):
+            assert max(map(len, terminal(60)(*command))) <= 60
+
+    def test_nothing_in_a_letter_does_anything_to_the_terminal(self, terminal, home):
+        evil = "\x1b]0;title\x07\x1b[2J"
+        DeadLetterFile(home.dead_letters, lambda _: None).add(
+            [letter(COUNT, evil.encode(), ValueError(evil), key=evil)]
+        )
+        for command in (("list",), ("show", ids_in(home)[-1])):
+            seen = "\n".join(terminal(120)(*command))
+            assert "\\x1b]0;title\\x07\\x1b[2J" in seen
+            assert "\x1b" not in seen
+
+
+@pytest.mark.parametrize("options", [["--json"], ["--last", "5000"]])
+def test_a_reader_that_has_seen_enough_ends_the_list_without_a_word(home, options):
+    DeadLetterFile(home.dead_letters, lambda _: None).add(
+        [letter(COUNT, bytes(1000), KeyError(each)) for each in range(5000)]
+    )
+    command = [*WALLAROO, "dead-letters", "list", "--resilience-dir", str(home.path), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(PATIENCE) == 128 + signal.SIGPIPE
 
 
 def everything_about(folder):
@@ -275,16 +449,16 @@ class TestWhere:
         home.dead_letters.rename(elsewhere / home.dead_letters.name)
         assert [row[0] for row in rows(run("list", where=["-r", str(elsewhere)]))] == ids
         said = run("replay", ids[1], where=["-r", str(elsewhere)], refused=True)
-        assert "is not the directory of an application that could take them back" in said
+        assert "is not the directory of an application that could process them again" in said
         assert [path.name for path in elsewhere.iterdir()] == [home.dead_letters.name]
 
     def test_nothing_said(self, run):
-        assert "Say whose dead letters: --resilience-dir DIR" in run("list", where=[], refused=True)
+        assert "Name the application: --resilience-dir DIR" in run("list", where=[], refused=True)
 
     def test_a_directory_that_is_not_there(self, run, tmp_path):
         assert "There is no directory" in run("list", where=["-r", str(tmp_path / "gone")], refused=True)
 
     def test_a_time_that_is_none(self, run):
-        assert "'soon' is no time: write 10m, 2h, 1d or 2025-01-31T12:00." in run(
+        assert "'soon' is not a time. Write 10m, 2h, 1d or 2025-01-31T12:00." in run(
             "list", "--since", "soon", refused=True
         )

@@ -2,19 +2,24 @@
 
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import stat
+import subprocess
+import sys
 import threading
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 from tests.engine.taken import taken
 
-from wallaroo.engine.delivery.dead_letter_file import DeadLetterFile, read_letters
+from wallaroo.engine.delivery.dead_letter_file import DeadLetterFile, delete_letters, read_letters
 from wallaroo.engine.stages.outbox import Outbox
 from wallaroo.engine.stages.steps import source_line
 from wallaroo.engine.transport.dead_letter_record import payload_of
+from wallaroo.errors import WallarooError
 
 
 @pytest.fixture
@@ -278,3 +283,124 @@ def test_where_there_is_no_room_nothing_is_half_kept(letters, records, path, mon
     assert letters.count == 1
     letters.add(records(b"y", b"z"))
     assert [letter["message"] for letter in read_letters(path)] == ["b'x'", "b'y'", "b'z'"]
+
+
+def ids_in(path):
+    return [letter["id"] for letter in read_letters(path)]
+
+
+def test_letters_are_deleted_and_all_else_stays_byte_for_byte(letters, records, path, tmp_path):
+    letters.add(records(b"one", b"two"))
+    with path.open("ab") as file:
+        file.write(b"{damaged \xff\n[]\n\n")
+    letters.add(records(b"three", "é".encode()))
+    lines = path.read_bytes().splitlines(keepends=True)
+    one, _, three, _ = ids_in(path)
+    assert delete_letters(path, {one, three, "never heard of"}) == 2
+    assert path.read_bytes() == b"".join(lines[1:5] + lines[6:])
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    before = path.stat()
+    assert delete_letters(path, {one}) == 0
+    assert path.stat().st_ino == before.st_ino  # Who follows the file need not open it again.
+
+
+def test_there_may_be_no_file_to_delete_from(path, tmp_path):
+    assert delete_letters(path, {"a"}) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_letters_without_ids_are_deleted_by_the_names_that_they_are_given(path):
+    path.write_text('{"error": "one"}\n{"error": "two"}\n')
+    assert delete_letters(path, ids_in(path)[:1]) == 1
+    assert path.read_text() == '{"error": "two"}\n'
+
+
+@pytest.mark.parametrize("end", [b"", b'{"id": "torn'])
+def test_what_has_no_end_yet_stays_unless_it_is_whole_and_meant(letters, records, path, end):
+    letters.add(records(b"one", b"two"))
+    one, two = ids_in(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole + end if end else whole[:-1])
+    assert delete_letters(path, {one}) == 1
+    assert path.read_bytes() == whole.splitlines(keepends=True)[1][: None if end else -1] + end
+    if not end:
+        assert delete_letters(path, {two}) == 1
+        assert path.read_bytes() == b""
+
+
+APPENDS = """
+import sys
+from pathlib import Path
+from wallaroo.engine.delivery.dead_letter_file import DeadLetterFile
+letters = DeadLetterFile(Path(sys.argv[1]), lambda text: None)
+letter = {"pipeline": "p", "step": "s", "message": "m", "error": "e", "traceback": "e"}
+for number in range(1000):
+    letters.add([{**letter, "number": number}] * 2)
+    print(number, flush=True)
+"""
+
+
+def test_nothing_is_lost_while_an_application_appends_and_two_others_delete(path):
+    """Each letter is there at the end, unless it was chosen to be deleted, and then it was deleted once."""
+    deleted, chosen = [], set()
+
+    def delete(remainder):
+        while process.poll() is None:
+            some = {each["id"] for each in read_letters(path) if each["number"] % 5 == remainder}
+            chosen.update(some)
+            deleted.append(delete_letters(path, some))
+
+    command = [sys.executable, "-c", APPENDS, path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "0\n"
+        others = [threading.Thread(target=delete, args=(remainder,)) for remainder in (0, 1)]
+        for each in others:
+            each.start()
+        assert len(process.stdout.read().split()) == 999
+        for each in others:
+            each.join()
+    kept = Counter(letter["number"] for letter in read_letters(path))
+    assert all(kept[number] == 2 for number in range(1000) if number % 5 > 1)
+    assert sum(deleted) == len(chosen) == 2000 - kept.total()
+    assert len(chosen) > 10
+    assert not chosen & set(ids_in(path))
+
+
+def test_an_application_that_waits_for_a_deletion_writes_to_the_new_file(letters, records, path):
+    letters.add(records(b"one"))
+    writer = threading.Thread(target=lambda: letters.add(records(b"two")))
+    with path.open("r+b") as old:
+        fcntl.flock(old, fcntl.LOCK_EX)
+        writer.start()
+        path.with_name("new").write_bytes(b"")
+        path.with_name("new").replace(path)
+    writer.join()
+    assert [letter["message"] for letter in read_letters(path)] == ["b'two'"]
+
+
+def test_a_disk_that_is_full_leaves_the_file_as_it_was(letters, records, path, tmp_path, monkeypatch):
+    letters.add(records(b"one", b"two"))
+    before = path.read_bytes()
+
+    def full(_file):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            delete_letters(path, ids_in(path)[:1])
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_without_locks_letters_are_added_and_none_is_deleted(letters, records, path, monkeypatch):
+    def without_locks(_file, _how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "flock", without_locks)
+        letters.add(records(b"one", b"two"))
+        with pytest.raises(WallarooError, match=r"has no locks \(No locks available\).*Stop the application"):
+            delete_letters(path, ids_in(path))
+    assert len(ids_in(path)) == 2

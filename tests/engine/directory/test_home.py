@@ -13,10 +13,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from wallaroo.engine.directory.home import Home, default_home
+from wallaroo.engine.directory.home import Home, default_home, remark_on
+from wallaroo.engine.directory.run_folder import users_folder
 from wallaroo.engine.plan import Layout
 from wallaroo.errors import DirectoryError
 from wallaroo.files import write_atomically
+from wallaroo.permissions import stranger
 
 HOLD = """
 import subprocess, sys
@@ -167,18 +169,134 @@ def test_each_source_has_a_log_of_its_own(one, other):
     ("name", "folder"),
     [("Word Count!", "word-count"), ("../../etc", "etc"), ("..", "application"), ("é", "application"), ("a/b", "a-b")],
 )
-def test_an_application_has_a_default_home_of_its_user(name, folder):
-    assert default_home(name) == Path(tempfile.gettempdir()) / f"wallaroo-{os.getuid()}" / folder
+def test_an_application_has_a_default_home_of_its_user(place, name, folder):
+    assert default_home(name) == place.states / folder
 
 
-def test_who_only_looks_for_the_default_home_makes_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+class Place:
+    """A home folder and a temporary folder of the test's own."""
+
+    def __init__(self, folder):
+        self.home, self.temporary = folder / "home", folder / "temporary"
+        for each in (self.home, self.temporary):
+            each.mkdir(mode=0o700)
+        self.states = self.home / ".local" / "state" / "wallaroo"
+
+    def earlier(self, name):
+        """Leave behind what an earlier version would."""
+        home = Home(users_folder(str(self.temporary)) / name)
+        home.open()
+        home.close()
+        return home.path
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    made = Place(tmp_path)
+    monkeypatch.setenv("HOME", str(made.home))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(made.temporary))
+    monkeypatch.setattr(sys, "platform", "linux")
+    return made
+
+
+def test_the_state_of_a_mac_is_where_its_applications_have_theirs(place, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert default_home("a") == place.home / "Library" / "Application Support" / "wallaroo" / "a"
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
+def test_the_folder_for_state_can_be_chosen(place, monkeypatch, tmp_path, platform):
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "chosen"))
+    assert default_home("a") == tmp_path / "chosen" / "wallaroo" / "a"
+    assert not list(place.home.iterdir())
+
+
+def test_a_folder_that_depends_on_where_one_is_counts_for_nothing(place, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", "somewhere")
+    assert default_home("a") == place.states / "a"
+
+
+def test_all_folders_on_the_way_are_made_for_their_owner_only(place):
+    before = os.umask(0o002)
+    try:
+        home = Home(default_home("a"))
+        home.open()
+        home.close()
+    finally:
+        os.umask(before)
+    made = [home.path, *home.path.parents]
+    for folder in made[: made.index(place.home)]:
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700, folder
+    assert stranger(home.path) is None
+
+
+def test_a_place_for_state_that_others_can_write_to_is_found_out(place):
+    place.states.mkdir(parents=True)
+    place.states.chmod(0o777)
+    assert stranger(default_home("a").parent) == f"others can write to {place.states}"
+
+
+def test_where_the_folder_for_state_cannot_be_made_it_is_told_what_to_do(place):
+    (place.home / ".local").write_text("")
+    told = rf"{place.states} cannot be used: Not a directory\. Choose another one with --resilience-dir\."
+    with pytest.raises(DirectoryError, match=told):
+        default_home("a")
+
+
+def test_without_a_home_folder_there_is_no_default(place, monkeypatch):
+    # The user of a container often is not in its list of users.
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
+    for looking in (True, False):
+        with pytest.raises(DirectoryError, match=r"no home folder.*Choose a directory with --resilience-dir\."):
+            default_home("a", looking=looking)
+
+
+def test_what_an_earlier_version_has_left_in_the_temporary_folder_is_gone_on_with(place):
+    earlier = place.earlier("word-count")
+    for looking in (True, False):
+        assert default_home("Word Count", looking=looking) == earlier
+        assert default_home("Another", looking=looking) == place.states / "another"
+    place.states.joinpath("word-count").mkdir(parents=True)
+    assert default_home("Word Count") == place.states / "word-count"
+
+
+def test_it_is_told_and_the_command_that_is_told_moves_it(place):
+    earlier = place.earlier("word-count")
+    remark = remark_on(earlier)
+    assert remark.startswith(" (in the temporary folder, as in earlier versions; a system may empty that.")
+    subprocess.run(remark.split("`")[1], shell=True, check=True)
+    moved = default_home("Word Count")
+    assert moved == place.states / "word-count"
+    assert remark_on(moved) == ""
+    assert not earlier.exists()
+    home = Home(moved)
+    home.open()
+    home.close()
+
+
+@pytest.mark.parametrize("planted", ["link", "folder", "file"])
+def test_what_is_not_an_applications_in_the_temporary_folder_is_left_alone(place, planted):
+    home = users_folder(str(place.temporary)) / "a"
+    if planted == "link":
+        home.symlink_to(place.earlier("b"))
+    elif planted == "folder":
+        home.mkdir()
+    else:
+        home.write_text("")
+    assert default_home("a") == place.states / "a"
+
+
+def test_who_only_looks_for_the_default_home_makes_nothing(place):
     looked_for = default_home("Word Count", looking=True)
-    assert list(tmp_path.iterdir()) == []
+    assert [*place.home.iterdir(), *place.temporary.iterdir()] == []
     with pytest.raises(DirectoryError, match=f"There is no directory {looked_for}"):
         Home(looked_for).look()
     assert default_home("Word Count") == looked_for
-    assert [path.name for path in tmp_path.iterdir()] == [f"wallaroo-{os.getuid()}"]
+    assert place.states.is_dir()
+    assert list(place.states.iterdir()) == []
 
 
 LAYOUT = Layout((("a", "single"), ("b",)), frozenset({"single"}), buckets=8, unused=frozenset({"b"}))

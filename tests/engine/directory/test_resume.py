@@ -159,7 +159,7 @@ class TestPipelinesThatCameOrWent:
         assert check("words", "orders") == []
         assert check("words", "more") == []
         assert check("orders") == [
-            "  waiting     1,234 messages for 'words', a pipeline that is no longer there; they are kept"
+            "  waiting     1,234 messages for 'words', a pipeline that is no longer there; nothing is deleted"
         ]
 
     def test_what_is_under_way_needs_its_pipelines(self, home, check):
@@ -225,7 +225,7 @@ def test_a_fresh_start_says_where_everything_is(home):
     start_fresh(home, said.append)
     [folder] = home.path.glob("before-*")
     assert said == [
-        f"  set aside   what was there, in {folder}; 1,000 messages in there were accepted and not processed",
+        f"  set aside   what was there, in {folder}; accepted and not processed in there: 1,000 messages",
         f"              to delete it: rm -r {folder}",
     ]
     assert segment_firsts(home.sequence) == []

@@ -7,7 +7,8 @@ import sys
 import click
 
 from wallaroo.cli import loading
-from wallaroo.cli.screen import plain_errors, say, show_drawing
+from wallaroo.cli.bytes_comparisons import comparison_hints
+from wallaroo.cli.screen import ends_with_reader, plain_errors, say, show_drawing
 from wallaroo.errors import WallarooError
 from wallaroo.program import Setup
 from wallaroo.sample_addresses import call_with_addresses, missing_options
@@ -20,21 +21,26 @@ from wallaroo.topology.model import Application
 def command(*, module: str, arguments: tuple[str, ...]) -> None:
     """Draw an application and list its mistakes, without running it.
 
-    MODULE is imported from the current folder or PYTHONPATH, as machida does it, and its application_setup gets
-    the ARGUMENTS. Without --in and --out, addresses are made up, as many as the application asks for.
+    MODULE is imported from the current folder or PYTHONPATH, as machida does, and its application_setup is called with
+    the ARGUMENTS. Without --in and --out, addresses are made up, as many as the application needs.
 
     \b
     wallaroo check word_count
     wallaroo check word_count --in 127.0.0.1:7010 --out 127.0.0.1:7002
 
+    A hint points out a comparison of bytes with text in a decoder, as programs from Python 2 have them: it is never
+    true in Python 3. Hints are no mistakes.
+
     The exit code is 0 if there are no mistakes, otherwise 1.
     """  # noqa: D301 - click wants the real character.
     sys.dont_write_bytecode = True  # Who only looks at an application leaves nothing in its folder.
-    with plain_errors():
+    with plain_errors(), ends_with_reader():
         imported = loading.import_application(module)
         setup = loading.setup_function(imported)
         application = build(setup, list(arguments))
         show_drawing(application)
+        for hint in comparison_hints(imported):
+            say(f"Hint: {hint}")
         loading.refuse_unsavable_states(application, setup)
     click.secho("No mistakes.", fg="green")
     if made_up := missing_options(arguments):

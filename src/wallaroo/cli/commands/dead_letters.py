@@ -1,14 +1,14 @@
-"""`wallaroo dead-letters`: what an application's code could not handle, to look at and to try again."""
+"""`wallaroo dead-letters`: messages that an application failed on, to look at, to replay and to delete."""
 
 from __future__ import annotations
 
 import json
 import pprint
 import sys
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
 from contextlib import suppress
 from datetime import datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +23,25 @@ from wallaroo.cli.dead_letter_queries import (
     home_options,
     not_replayable,
 )
-from wallaroo.cli.screen import counted, plain_errors, say
+from wallaroo.cli.screen import ends_with_reader, plain_errors, say
+from wallaroo.cli.table import screen_width, table_lines, visible, wrapped
 from wallaroo.engine.transport.dead_letter_record import Letter, message_in, origin_in_words, payload_of
 from wallaroo.engine.transport.plan_file import apply_import_settings_of
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.errors import WallarooError
+from wallaroo.sizes import plural
 
 _LAST = 50
 _BYTES_SHOWN = 1024
-_WIDE = 10_000
+_WIDEST = 100
+_FACT_WIDTH = 11
+_ALWAYS, _IF_THEY_FIT = ("id", "time", "step", "error"), ("state", "pipeline", "key", "from")
+"""The columns of a list."""
 
 
 @click.group(context_settings={"max_content_width": 110})
 def command() -> None:
-    """List, show and replay messages that an application's code could not handle.
+    """List, show, replay and delete messages that an application failed on.
 
     The application may be running or not.
 
@@ -44,6 +49,7 @@ def command() -> None:
     wallaroo dead-letters list --resilience-dir state/
     wallaroo dead-letters show --resilience-dir state/ 3f9a1c
     wallaroo dead-letters replay --resilience-dir state/ --step "count words"
+    wallaroo dead-letters delete --resilience-dir state/ --before 30d
     """  # noqa: D301 - click wants the real character.
 
 
@@ -51,8 +57,8 @@ def command() -> None:
 @home_options
 @filter_options
 @click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
-@click.option("--last", type=click.IntRange(1), metavar="N", help=f"Only so many, the newest. In a table: {_LAST}.")
-@click.option("--json", "as_json", is_flag=True, help="All that is known of each, as JSON, one on a line.")
+@click.option("--last", type=click.IntRange(1), metavar="N", help=f"Only the newest N. In a table: {_LAST}.")
+@click.option("--json", "as_json", is_flag=True, help="Print each as a JSON object on a line, with all that is known.")
 def list_letters(  # noqa: PLR0913 - as many as there are options
     *,
     resilience_dir: Path | None,
@@ -65,14 +71,17 @@ def list_letters(  # noqa: PLR0913 - as many as there are options
 ) -> None:
     """List dead letters, the newest last.
 
-    A letter is waiting until it is replayed; then it is queued, until the application has taken it.
+    A letter is waiting until it is replayed. Then it is queued, until the application has taken it.
+
+    The table has as many columns as fit the screen: always id, time, step and error, with long texts on several lines.
+    Where the output is not a terminal, each letter is one line with all columns.
 
     \b
     wallaroo dead-letters list --resilience-dir state/
     wallaroo dead-letters list --application "Word Count" --step decoder --since 2h
     wallaroo dead-letters list --resilience-dir state/ --error KeyError --json
     """  # noqa: D301 - click wants the real character.
-    with plain_errors():
+    with plain_errors(), ends_with_reader():
         box = DeadLetterQueries.of(resilience_dir, application, name)
         letters = (each for each in box.letters(Filter(**wanted)) if state in {None, box.state(each)})
         if as_json:
@@ -87,34 +96,23 @@ def list_letters(  # noqa: PLR0913 - as many as there are options
         if not number:
             say("There are none.")
             return
-        _show_table(box, shown)
+        for line in table_lines([_cells(box, letter) for letter in shown], _ALWAYS, _IF_THEY_FIT):
+            click.echo(line)
         if number > len(shown):
             say(f"These are the newest of {number:,}; --last shows more.")
 
 
-def _show_table(box: DeadLetterQueries, letters: Iterable[Letter]) -> None:
-    from rich import box as boxes  # noqa: PLC0415 - only where something is drawn
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    table = Table(box=boxes.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    for column in ("id", "time", "pipeline", "step", "key", "from", "error", "state"):
-        table.add_column(column, no_wrap=column != "error", overflow="ellipsis" if column != "error" else "fold")
-    for letter in letters:
-        cells = (
-            letter["id"],
-            _time(letter),
-            letter["pipeline"],
-            letter["step"],
-            letter.get("key") or "",
-            _position(letter),
-            letter["error"].partition("\n")[0],
-            box.state(letter),
-        )
-        table.add_row(*map(Text, cells))
-    # Without a terminal nothing limits the width, and nothing is cut off.
-    Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False).print(table)
+def _cells(box: DeadLetterQueries, letter: Letter) -> dict[str, str]:
+    return {
+        "id": letter["id"],
+        "time": _time(letter),
+        "step": letter["step"],
+        "error": letter["error"].partition("\n")[0],
+        "state": box.state(letter),
+        "pipeline": letter["pipeline"],
+        "key": letter.get("key") or "",
+        "from": _position(letter),
+    }
 
 
 def _time(letter: Letter) -> str:
@@ -144,7 +142,7 @@ def show(
     wallaroo dead-letters show --resilience-dir state/ 3f9a1c
     """  # noqa: D301 - click wants the real character.
     sys.dont_write_bytecode = True  # Who only looks at a letter leaves nothing in the application's folder.
-    with plain_errors():
+    with plain_errors(), ends_with_reader():
         box = DeadLetterQueries.of(resilience_dir, application, name)
         (letter,) = box.find([letter_id])
         if as_json:
@@ -161,14 +159,27 @@ def show(
             "key": letter.get("key"),
             "from": origin_in_words(letter),
             "replay of": letter.get("replay_of"),
-            "payload": f"{counted(size, 'byte')}, {letter['encoding']}",
+            "payload": f"{plural(size, 'byte')}, {letter['encoding']}",
         }
         for fact, value in facts.items():
             if value:
-                click.echo(f"{fact:<10} {value}")
-        click.echo(f"\n{message}\n\n{letter['traceback']}")
+                _show_fact(fact, visible(value))
+        click.echo(f"\n{visible(message)}\n\n{visible(letter['traceback'])}")
         if reason := not_replayable(letter):
-            click.echo(f"\nIt cannot be replayed: {reason}.")
+            click.echo("\n" + _for_screen(f"It cannot be replayed: {reason}."))
+
+
+def _show_fact(fact: str, value: str) -> None:
+    width = screen_width()
+    lines = [value] if width is None else wrapped(value, width - _FACT_WIDTH)
+    for name, line in zip_longest([fact], lines, fillvalue=""):
+        click.echo(f"{name:<{_FACT_WIDTH}}{line}")
+
+
+def _for_screen(text: str) -> str:
+    """Return a sentence in lines that fit the screen, if the output goes to one."""
+    width = screen_width()
+    return text if width is None else "\n".join(wrapped(text, width))
 
 
 def _message_text(letter: Letter, box: DeadLetterQueries) -> str:
@@ -178,7 +189,7 @@ def _message_text(letter: Letter, box: DeadLetterQueries) -> str:
         case "pickle":
             with suppress(Exception):  # Its class may be gone, or not importable from here.
                 apply_import_settings_of(box.home.path / "plan.json")
-                return pprint.pformat(message_in(letter, Serializer()), width=100)
+                return pprint.pformat(message_in(letter, Serializer()), width=min(screen_width() or _WIDEST, _WIDEST))
         case "bytes":
             with suppress(UnicodeDecodeError):
                 return payload.decode()
@@ -200,7 +211,7 @@ def _hex_lines(data: bytes) -> str:
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in some)
         lines.append(f"{start:04x}  {some.hex(' '):<47}  {text}")
     if len(data) > _BYTES_SHOWN:
-        lines.append(f"... and {counted(len(data) - _BYTES_SHOWN, 'more byte')}")
+        lines.append(f"... and {plural(len(data) - _BYTES_SHOWN, 'more byte')}")
     return "\n".join(lines)
 
 
@@ -209,7 +220,7 @@ def _hex_lines(data: bytes) -> str:
 @filter_options
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All that have not been replayed yet.")
-@click.option("--again", is_flag=True, help="Also those that have been replayed before.")
+@click.option("--again", is_flag=True, help="Also those that have been replayed already.")
 def replay(  # noqa: PLR0913 - as many as there are options
     *,
     resilience_dir: Path | None,
@@ -220,10 +231,10 @@ def replay(  # noqa: PLR0913 - as many as there are options
     again: bool,
     **wanted: Any,
 ) -> None:
-    """Put the messages of dead letters back into the application, each at the step that failed, once.
+    """Process the messages of dead letters again, each once, beginning at the step that failed.
 
-    Do so when the program is mended. A running application takes them at once, and one that is stopped when it starts
-    the next time. A message that fails again becomes a new dead letter.
+    Do so when the program is corrected. A running application takes them at once; otherwise it takes them when it
+    starts. A message that fails again becomes a new dead letter.
 
     \b
     wallaroo dead-letters replay --resilience-dir state/ 3f9a1c 77b0e2
@@ -233,7 +244,7 @@ def replay(  # noqa: PLR0913 - as many as there are options
     chosen = Filter(**wanted)
     if bool(ids) + bool(everything or chosen) != 1:
         raise click.UsageError(
-            "Name the dead letters to replay: IDs, or --all, or --pipeline, --step, --error, --since."
+            "Name the dead letters to replay: IDs, or --all, or --pipeline, --step, --error, --since, --before."
         )
     with plain_errors():
         box = DeadLetterQueries.of(resilience_dir, application, name)
@@ -242,9 +253,60 @@ def replay(  # noqa: PLR0913 - as many as there are options
             say("There is nothing to replay.")
             return
         box.replay(letters)
-        when = "The application takes" if box.home.in_use() else "The application takes, when it starts the next time,"
-        where = "the step that failed" if len(letters) == 1 else "the steps that failed"
-        say(f"{when} {counted(len(letters), 'message')} back, at {where}.")
+        whom = "the running application" if box.home.in_use() else "the next start of the application"
+        say(f"Queued {plural(len(letters), 'message')} for {whom}.")
+
+
+@command.command("delete")
+@home_options
+@filter_options
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
+@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+def delete(  # noqa: PLR0913 - as many as there are options
+    *,
+    resilience_dir: Path | None,
+    application: str | None,
+    name: str | None,
+    ids: tuple[str, ...],
+    state: str | None,
+    everything: bool,
+    yes: bool,
+    **wanted: Any,
+) -> None:
+    """Delete dead letters, after asking.
+
+    The application may be running: letters that it writes at the same time are kept, as are those that are written
+    after the question was asked. The file dead-letters.jsonl is replaced by one without the deleted letters, so follow
+    it with tail -F. A letter that is queued for a replay is replayed all the same.
+
+    \b
+    wallaroo dead-letters delete --resilience-dir state/ 3f9a1c 77b0e2
+    wallaroo dead-letters delete --resilience-dir state/ --step decoder --before 7d
+    wallaroo dead-letters delete --resilience-dir state/ --state replayed --yes
+    wallaroo dead-letters delete --application "Word Count" --all
+    """  # noqa: D301 - click wants the real character.
+    chosen = Filter(**wanted)
+    if bool(ids) + bool(everything or chosen or state) != 1:
+        raise click.UsageError(
+            "Name the dead letters to delete: IDs, or --all, or --pipeline, --step, --error, --since, --before, "
+            "--state."
+        )
+    with plain_errors():
+        box = DeadLetterQueries.of(resilience_dir, application, name)
+        matching = box.find(ids) if ids else box.letters(chosen)
+        states = {letter["id"]: box.state(letter) for letter in matching}
+        doomed = [letter_id for letter_id, found in states.items() if state in {None, found}]
+        if not doomed:
+            say("There is nothing to delete.")
+            return
+        if not yes:
+            number = Counter(states[letter_id] for letter_id in doomed)
+            how_many = ", ".join(f"{number[each]:,} {each}" for each in STATES if number[each])
+            question = f"Delete {plural(len(doomed), 'dead letter')} ({how_many}) from {box.home.dead_letters}?"
+            click.confirm(_for_screen(question), abort=True, err=True)
+        say(f"{plural(box.delete(doomed), 'dead letter')} deleted.")
 
 
 def _named(box: DeadLetterQueries, ids: tuple[str, ...], *, again: bool) -> list[Letter]:
@@ -254,7 +316,7 @@ def _named(box: DeadLetterQueries, ids: tuple[str, ...], *, again: bool) -> list
         if reason := not_replayable(letter):
             raise WallarooError(f"{letter['id']} cannot be replayed: {reason}.")
         if not again and box.state(letter) != WAITING:
-            raise WallarooError(f"{letter['id']} has been replayed before. To do so again, say --again.")
+            raise WallarooError(f"{letter['id']} has been replayed already. To replay it again, add --again.")
     return letters
 
 
@@ -263,5 +325,5 @@ def _matching(box: DeadLetterQueries, wanted: Filter, *, again: bool) -> list[Le
     matching = [letter for letter in box.letters(wanted) if again or box.state(letter) == WAITING]
     letters = [letter for letter in matching if not_replayable(letter) is None]
     if left := len(matching) - len(letters):
-        say(f"{counted(left, 'dead letter')} cannot be replayed; `wallaroo dead-letters show` says why.")
+        say(f"{plural(left, 'dead letter')} cannot be replayed; `wallaroo dead-letters show` says why.")
     return letters

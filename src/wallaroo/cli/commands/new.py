@@ -29,7 +29,7 @@ _FILES = {
 def command(*, name: str) -> None:
     """Make the folder NAME with a small application, its test and a README that says how to run it.
 
-    NAME becomes the name of the module too, so it is made of letters, digits and underscores.
+    NAME is also the name of the module, so it consists of letters, digits and underscores.
 
     \b
     wallaroo new my_application

@@ -21,6 +21,7 @@ from wallaroo.cli.framing import FRAMING_NAMES, FRAMINGS
 from wallaroo.cli.network import Address, AddressType, address_of, listen
 from wallaroo.cli.receive_once import BlockOutput, Blocks, NotABlockError, Record
 from wallaroo.cli.receive_stream import Data, Frames, Lines, Reading
+from wallaroo.sizes import plural
 
 _STDOUT = 1
 _PIECE = 1 << 20
@@ -154,9 +155,7 @@ class Receiver:
         connection.close()
         self.tally.messages += reading.end()
         if missing := reading.missing():
-            self._warn(
-                f"a connection ended in the middle of a frame: {screen.counted(missing, 'byte')} or more are missing"
-            )
+            self._warn(f"a connection ended in the middle of a frame: {plural(missing, 'byte')} or more are missing")
 
 
 def write_all(descriptor: int, data: Data) -> None:
@@ -189,27 +188,27 @@ def opened(path: Path | None, *, emptied: bool) -> Iterator[int]:
     type=click.Choice(FRAMING_NAMES),
     default="none",
     show_default=True,
-    help="The header in front of each message, which is then printed on a line of its own; "
-    "with none, the bytes as they come, each line a message.",
+    help="The header in front of each message; each is printed on a line of its own. none: the bytes are printed as "
+    "they are received, and each line counts as a message.",
 )
 @click.option("--messages", type=click.IntRange(1), help="Stop after this many messages.")
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Stop after this many seconds.")
 @click.option(
     "--idle",
     type=click.FloatRange(0, min_open=True),
-    help="Stop when, after the first data, nothing came for this many seconds.",
+    help="Stop when nothing was received for this many seconds after the first data.",
 )
-@click.option("--count-only", is_flag=True, help="Print only, at the end, how many messages came.")
+@click.option("--count-only", is_flag=True, help="Print only the number of messages, at the end.")
 @click.option(
     "--effectively-once",
     is_flag=True,
-    help="Take what machida --effectively-once sends: each block is written when it is complete, confirmed, and "
-    "dropped when it comes again. An output file is not emptied but gone on with, behind the last block.",
+    help="Receive what machida --effectively-once sends: each block is written when it is complete, confirmed, and "
+    "dropped if it is sent again. An output file is not emptied but continued after its last block.",
 )
 @click.option(
     "--remember",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="With --effectively-once: the file that says which blocks have come, for the next start.  "
+    help="With --effectively-once: the file that records which blocks were received, for the next start.  "
     "[default: OUTPUT.batches]",
 )
 @click.option("--quiet", is_flag=True, help="No summary at the end.")
@@ -226,9 +225,9 @@ def command(  # noqa: PLR0913 - one argument for each option.
     remember: Path | None,
     quiet: bool,
 ) -> None:
-    """Listen on an address and print what comes; port 0 picks a free port.
+    """Listen on an address and print what is received. Port 0 stands for any free port.
 
-    Ends with Ctrl-C, or as the options say. Without a framing, lines of several senders at once may mingle.
+    Ctrl-C ends it, or what the options name. Without a framing, lines of several senders may be mixed.
 
     \b
     wallaroo receive 127.0.0.1:7002
@@ -264,7 +263,7 @@ def command(  # noqa: PLR0913 - one argument for each option.
     if not quiet:
         _report(receiver.tally, "message" if chosen else "line")
         if blocks and blocks.repeats:
-            screen.say(f"dropped what had come before: {screen.counted(blocks.repeats, 'time')}")
+            screen.say(f"dropped what had come before: {plural(blocks.repeats, 'time')}")
 
 
 def _ignore(_data: Data) -> None:
@@ -278,7 +277,7 @@ def _interrupt(*_: object) -> NoReturn:
 def _report(tally: Tally, noun: str) -> None:
     seconds = tally.last - tally.first
     screen.say(
-        f"received {screen.counted(tally.messages, noun)} ({screen.counted(tally.bytes, 'byte')}) "
-        f"through {screen.counted(tally.connections, 'connection')} in {seconds:.2f} s"
+        f"received {plural(tally.messages, noun)} ({plural(tally.bytes, 'byte')}) "
+        f"through {plural(tally.connections, 'connection')} in {seconds:.2f} s"
         f"{screen.rate(tally.messages, noun, seconds)}"
     )

@@ -19,6 +19,7 @@ from wallaroo.cli.framing import FRAMINGS, LINES, SEND_FRAMING_NAMES, InputError
 from wallaroo.cli.network import Address, AddressType, NotConfirmedError, connect, end_stream, has_ended
 from wallaroo.cli.send_input import STDIN, Batch, Input, frames, limited, paced
 from wallaroo.errors import WallarooError
+from wallaroo.sizes import plural
 
 
 @dataclass
@@ -29,7 +30,7 @@ class Tally:
     bytes: int = 0
 
     def __str__(self) -> str:
-        return f"{screen.counted(self.messages, 'message')} ({screen.counted(self.bytes, 'byte')})"
+        return f"{plural(self.messages, 'message')} ({plural(self.bytes, 'byte')})"
 
 
 def send(
@@ -95,18 +96,18 @@ def _in_doubt(tally: Tally) -> str:
     "path",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
     default="-",
-    help="What to send; - (the default) is standard input.",
+    help="The file to send; - (the default) is standard input.",
 )
 @click.option(
     "--framing",
     type=click.Choice(SEND_FRAMING_NAMES),
     default="u32be",
     show_default=True,
-    help="The header that holds each message's length; with lines, a newline behind each message instead; with none, "
-    "the file is sent as it is.",
+    help="The header in front of each message, which holds its length. lines: a newline behind each message instead. "
+    "none: the file is sent as it is.",
 )
-@click.option("--raw", is_flag=True, help="The file holds frames already: send it as it is.")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Send this many messages a second, evenly.")
+@click.option("--raw", is_flag=True, help="The file has headers already: send it as it is.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Send this many messages per second, evenly.")
 @click.option("--repeat", type=click.IntRange(1), default=1, help="Send the file this many times.")
 @click.option("--limit", type=click.IntRange(1), help="Stop after this many messages.")
 @click.option(
@@ -114,14 +115,14 @@ def _in_doubt(tally: Tally) -> str:
     type=click.FloatRange(0),
     default=10,
     show_default=True,
-    help="Keep trying to connect for this many seconds.",
+    help="Try to connect for up to this many seconds.",
 )
 @click.option(
     "--wait",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="Wait so long for a receiver that takes nothing more, or does not confirm; 0: do not wait for it to confirm. "
-    "Default: as long as it takes.",
+    help="Give up when the receiver has taken nothing, or has not confirmed, for this long. 0: do not wait for the "
+    "confirmation. Default: no limit.",
 )
 @click.option("--quiet", is_flag=True, help="Show nothing but errors.")
 def command(  # noqa: PLR0913 - one argument for each option.
@@ -139,8 +140,8 @@ def command(  # noqa: PLR0913 - one argument for each option.
 ) -> None:
     """Send each line of a file, or of standard input, as a message over TCP.
 
-    At the end it waits for the receiver to confirm: a source closes the connection in good order when it has accepted
-    everything, and resets it otherwise.
+    At the end it waits for the receiver to confirm: a source closes the connection when it has accepted everything, and
+    resets it otherwise.
 
     \b
     wallaroo send 127.0.0.1:7010 --file text.txt
@@ -213,13 +214,13 @@ class _Sending:
     def _on_wait(self) -> None:
         if not self._quiet:
             screen.say(
-                f"waiting for {self._address} to confirm {screen.counted(self._tally.messages, 'message')}: it closes "
+                f"waiting for {self._address} to confirm {plural(self._tally.messages, 'message')}: it closes "
                 f"the connection when it has accepted all of them"
             )
 
     def _cut_short(self, error: InputError) -> WallarooError:
         """Return what to say of an input that cannot be sent to its end."""
-        before = f"{screen.counted(self._tally.messages, 'message')} sent before it"
+        before = f"{plural(self._tally.messages, 'message')} sent before it"
         try:
             confirmed = self._finish()
         except NotConfirmedError as doubt:

@@ -13,6 +13,7 @@ from wallaroo.ingress.framing import Framer, FramingError, LineFramer, framer_fo
 from wallaroo.ingress.limits import ACCEPTED_AT_ONCE
 from wallaroo.introspection import instance_of
 from wallaroo.notices import ConnectionSummary
+from wallaroo.sizes import plural
 
 if TYPE_CHECKING:
     from wallaroo.connectors.base import IntakeContext, SourceLog
@@ -100,7 +101,8 @@ class TcpSource:
         if len(self._open) >= self._limits.max_connections:
             connection.give_up(
                 "one too many",
-                f": {len(self._open):,} are open already, and more are not accepted (--max-connections).",
+                f": {plural(len(self._open), 'connection')} open already, and more are not accepted "
+                f"({self._limits.why_no_more_connections}).",
             )
             return
         self._open.add(connection)
@@ -118,7 +120,7 @@ class TcpSource:
             self._closings.tell(
                 connection.peer,
                 "inside a message",
-                f" inside a message: {connection.pending} bytes of an unfinished message were dropped.",
+                f" inside a message: {plural(connection.pending, 'byte')} of an unfinished message were dropped.",
             )
 
     def refused(self, connection: Connection, kind: str, reason: str) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from wallaroo.engine.transport.dead_letter_record import Letter, described
-from wallaroo.files import reserve
+from wallaroo.errors import WallarooError
+from wallaroo.files import Replacement, replacement_of, reserve
 from wallaroo.notices import Notice
+from wallaroo.sizes import plural
 
 _SUMMARY_SECONDS = 10.0
 _ID_BYTES = 6
@@ -25,7 +29,8 @@ class DeadLetterFile:
     """Appends records to a file, one JSON object per line, and reports each kind of error once in full.
 
     The letters of a block are appended with one write. A reader may still see a part of it, because the system makes a
-    large write visible page by page; a line is complete when it ends with a newline.
+    large write visible page by page; a line is complete when it ends with a newline. The file may be moved
+    away, or replaced by `delete_letters`, at any time.
     """
 
     def __init__(self, path: Path, notice: Notice) -> None:
@@ -64,7 +69,7 @@ class DeadLetterFile:
             for repeated in self._kinds.values():
                 due = now - repeated.reported_at >= _SUMMARY_SECONDS
                 if repeated.unreported and (due or all_of_them):
-                    self._notice(f"{repeated.where}: {repeated.error} — {repeated.unreported:,} more times.")
+                    self._notice(f"{repeated.where}: {repeated.error} — {plural(repeated.unreported, 'more time')}.")
                     repeated.reported_at = now
                     repeated.unreported = 0
 
@@ -91,8 +96,7 @@ def _append(path: Path, lines: bytes) -> None:
     A line torn by a crash is terminated with a newline, and stays: a process that follows the file may have read it,
     and would miss bytes that replace it. Its block is computed again, and so are its letters.
     """
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    try:
+    with _opened_alone(path) as file:
         size = os.fstat(file).st_size
         torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
         rest = memoryview(b"\n" + lines if torn else lines)
@@ -105,8 +109,90 @@ def _append(path: Path, lines: bytes) -> None:
         except OSError:
             os.ftruncate(file, size)
             raise
-    finally:
-        os.close(file)
+
+
+@contextmanager
+def _opened_alone(path: Path) -> Iterator[int]:
+    """Open the file to append to it, while nobody deletes letters from it."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            with suppress(OSError):  # Where a disk has no locks, `delete_letters` refuses to work.
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if _is_at(path, file):
+                yield file
+                return
+        finally:
+            os.close(file)
+
+
+def _is_at(path: Path, file: int) -> bool:
+    """Tell whether an open file is the one at `path`: another may have taken its place."""
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def delete_letters(path: Path, ids: Collection[str]) -> int:
+    """Delete letters from a file, to which an application may be appending at this moment.
+
+    What is kept is copied to a new file, which then takes the place of the old one. The file is locked only for the
+    last step, in which what was appended meanwhile is copied too, so an application hardly waits. A crash leaves one
+    file or the other. Lines that are damaged are kept.
+
+    Args:
+        path: The file with the dead letters.
+        ids: The ids of those to delete, whole.
+
+    Returns:
+        How many of them were there.
+
+    Raises:
+        WallarooError: The disk has no locks, so an application could not be kept from writing to the old file.
+        OSError: The new file cannot be written; the old one is as it was.
+    """
+    while True:
+        try:
+            with path.open("r+b") as old, replacement_of(path) as new:
+                deleted = _copy_without(old, new, ids)
+                _lock(old.fileno(), path)
+                if not _is_at(path, old.fileno()):
+                    continue  # Others have deleted letters meanwhile.
+                deleted += _copy_without(old, new, ids, whole_lines=False)
+                if deleted:
+                    new.commit()
+                return deleted
+        except FileNotFoundError:
+            return 0
+
+
+def _copy_without(old: BinaryIO, new: Replacement, ids: Collection[str], *, whole_lines: bool = True) -> int:
+    """Copy the lines of a file from where it was read up to, but for some letters; return how many of these there were.
+
+    With `whole_lines`, what has no newline yet is left for later.
+    """
+    deleted = 0
+    while line := old.readline():
+        if whole_lines and not line.endswith(b"\n"):
+            old.seek(-len(line), os.SEEK_CUR)
+            break
+        letter = _parsed(line)
+        if letter is not None and letter["id"] in ids:
+            deleted += 1
+        else:
+            new.write(line)
+    return deleted
+
+
+def _lock(file: int, path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError as error:
+        raise WallarooError(
+            f"Dead letters in {path} cannot be deleted one by one: the disk that it is on has no locks "
+            f"({error.strerror}), and an application may be writing to it. Stop the application, and edit the file."
+        ) from error
 
 
 def read_letters(path: Path) -> Iterator[Letter]:
@@ -114,19 +200,22 @@ def read_letters(path: Path) -> Iterator[Letter]:
 
     Letters of a release that gave them no ids are identified by a hash of their content.
     """
-    with suppress(FileNotFoundError), path.open(encoding="utf-8", errors="replace") as file:
+    with suppress(FileNotFoundError), path.open("rb") as file:
         for line in file:
             letter = _parsed(line)
             if letter is not None:
-                yield {"id": hashlib.sha256(line.encode()).hexdigest()[: 2 * _ID_BYTES], **letter}
-            if not line.endswith("\n"):
+                yield letter
+            if not line.endswith(b"\n"):
                 return  # The rest of it may just be written, and is not a line of its own.
 
 
-def _parsed(line: str) -> Letter | None:
+def _parsed(line: bytes) -> Letter | None:
     """Return the letter in a line, None if it is incomplete or damaged."""
+    text = line.decode(errors="replace")
     try:
-        letter = json.loads(line)
+        letter = json.loads(text)
     except ValueError:
         return None
-    return letter if isinstance(letter, dict) else None
+    if not isinstance(letter, dict):
+        return None
+    return {"id": hashlib.sha256(text.encode()).hexdigest()[: 2 * _ID_BYTES], **letter}

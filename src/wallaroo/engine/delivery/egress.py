@@ -22,7 +22,7 @@ from wallaroo.engine.plan import Plan, SinkRoute
 from wallaroo.engine.transport.chunks import BLOCK, DEAD_LETTERS, PRINTED, UNLISTED_KEYS, Chunk, unpack_share
 from wallaroo.engine.transport.dead_letter_record import Letter, load_records
 from wallaroo.ingress.sequence import Range, SequencedBlock, unpack_block
-from wallaroo.notices import Notice
+from wallaroo.notices import Notice, Printed
 
 _POLL_SECONDS = 0.2
 _RETRY_SECONDS = 0.5
@@ -197,7 +197,7 @@ class Egress:
     def _tell(self, chunk: Chunk) -> None:
         """Tell what a chunk has for the user's screen."""
         if chunk.route == PRINTED:
-            self._notice(bytes(chunk.body).decode(errors="replace").rstrip("\n"))
+            self._notice(Printed(bytes(chunk.body).decode(errors="replace").rstrip("\n")))
         elif chunk.route == UNLISTED_KEYS:
             self._unlisted_keys.add(chunk.body)
 

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from wallaroo.engine.transport.dead_letter_record import Letter, described
 from wallaroo.errors import ErrorPolicyError
+from wallaroo.sizes import plural
 
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _WINDOW_SECONDS = 60.0
@@ -57,11 +58,11 @@ class ErrorPolicy:
         of_messages = sum(each[2] for each in self._recent)
         if self.counts_messages:
             if of_messages >= MIN_MESSAGES and failed > of_messages * self._on_error.most / 100:
-                share = f"{failed:,} dead letters for {of_messages:,} messages in the last minute"
+                share = f"{plural(failed, 'dead letter')} for {plural(of_messages, 'message')} in the last minute"
                 self._stop_at(share, letters[-1])
         elif failed > self._on_error.most:
             unit = {"s": "second", "min": "minute", "h": "hour"}[self._on_error.per]
-            self._stop_at(f"{failed:,} dead letters in the last {unit}", letters[-1])
+            self._stop_at(f"{plural(failed, 'dead letter')} in the last {unit}", letters[-1])
 
     def _stop_at(self, count: str, last: Letter) -> NoReturn:
         _stop(

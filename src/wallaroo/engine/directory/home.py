@@ -19,6 +19,8 @@ import fcntl
 import json
 import os
 import re
+import shlex
+import sys
 import tempfile
 import time
 import zlib
@@ -27,8 +29,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wallaroo.engine.directory.archive import LOCK, finish_setting_aside, set_aside
-from wallaroo.engine.directory.ownership import claim, refuse_untrusted
-from wallaroo.engine.directory.run_folder import found_users_folder, users_folder
+from wallaroo.engine.directory.ownership import claim, is_applications, refuse_untrusted
+from wallaroo.engine.directory.run_folder import found_users_folder
 from wallaroo.engine.directory.safe_paths import refuse_unusable, safe_path
 from wallaroo.engine.plan import Layout
 from wallaroo.errors import DirectoryError
@@ -224,10 +226,69 @@ def _beginning(process: int) -> str:
 
 
 def default_home(application: str, *, looking: bool = False) -> Path:
-    """Return the default directory of an application: in the temporary folder, by user and name.
+    """Return the default directory of an application: in the user's folder for state, by its name.
 
-    The user's folder is created there if necessary, unless the caller is only `looking`.
+    Earlier versions had it in the temporary folder. State that is there is used until it is moved.
+
+    Args:
+        application: The name of the application, with that of the run behind it if it has one.
+        looking: Make no folder: the caller only looks for what is there.
+
+    Raises:
+        DirectoryError: There is no home folder, or the folder for state cannot be made.
     """
     words = re.sub(r"[^A-Za-z0-9]+", "-", application).strip("-").lower() or "application"
-    temporary = tempfile.gettempdir()
-    return (found_users_folder(temporary) if looking else users_folder(temporary)) / words
+    folder = _users_states()
+    earlier = _earlier_home(words)
+    if earlier is not None and not (folder and os.path.lexists(folder / words)):
+        return earlier
+    if folder is None:
+        raise DirectoryError(
+            "This user has no home folder in which state could be kept. Choose a directory with --resilience-dir."
+        )
+    if not looking:
+        _make_private(folder)
+    return folder / words
+
+
+def remark_on(home: Path) -> str:
+    """Return what to say of a directory that lies where earlier versions had it by default; nothing of any other."""
+    if home != _earlier_home(home.name):
+        return ""
+    text = "in the temporary folder, as in earlier versions; a system may empty that"
+    if folder := _users_states():
+        places = [shlex.quote(str(place)) for place in (folder, home, folder / home.name)]
+        text += ". To keep the state, stop, and say `mkdir -p {} && mv {} {}`".format(*places)
+    return f" ({text})"
+
+
+def _earlier_home(words: str) -> Path | None:
+    """Return where earlier versions have kept an application by default, None if nothing of it is there."""
+    try:
+        home = found_users_folder(tempfile.gettempdir()) / words
+        is_own = home.lstat().st_uid == os.getuid() and not home.is_symlink()
+    except OSError:
+        return None
+    return home if is_own and is_applications(home) else None
+
+
+def _users_states() -> Path | None:
+    """Return the user's folder for the state of applications, there or not; None for a user without a home folder."""
+    chosen = Path(os.environ.get("XDG_STATE_HOME", ""))
+    # By convention a path that is not absolute counts for nothing: it would lead to another place from each folder.
+    if chosen.is_absolute():
+        return chosen / "wallaroo"
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    usual = ("Library", "Application Support") if sys.platform == "darwin" else (".local", "state")
+    return home.joinpath(*usual, "wallaroo")
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for their owner only."""
+    with _usable(folder):
+        for missing in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)

@@ -16,6 +16,7 @@ from wallaroo.ingress.log.reader import LogReader
 from wallaroo.ingress.log.repair import skip_damaged
 from wallaroo.ingress.sequence import blocks_from, first_unseen, known_names, skip_damaged_blocks, truncate_at
 from wallaroo.notices import Notice
+from wallaroo.sizes import plural
 from wallaroo.topology.model import Application, Pipeline
 
 _WAYS_OUT = (
@@ -121,7 +122,8 @@ def check_work_left(home: Home, commits: Commits, sources: Collection[str], gone
     waiting = unprocessed(home, commits)
     for source in sorted(set(names) - set(sources)):
         if number := waiting.get(home.log_of(source)):
-            say(f"  waiting     {number:,} messages for {source!r}, a pipeline that is no longer there; they are kept")
+            waits = plural(number, "message")
+            say(f"  waiting     {waits} for {source!r}, a pipeline that is no longer there; nothing is deleted")
 
 
 def _needed(what: str) -> DirectoryError:
@@ -159,7 +161,7 @@ def start_fresh(home: Home, say: Notice) -> None:
     folder = home.set_aside()
     if folder is None:
         return
-    inside = f"; {waiting:,} messages in there were accepted and not processed" if waiting else ""
+    inside = f"; accepted and not processed in there: {plural(waiting, 'message')}" if waiting else ""
     say(f"  set aside   what was there, in {folder}{inside}")
     say(f"              to delete it: rm -r {shlex.quote(str(folder))}")
 

@@ -1,0 +1,79 @@
+"""Options that are misspelled: an option that `machida` does not know may be the application's, or a mistake.
+
+An option that looks like one of machida's is refused, because the run would go on without what it asks for, such as a
+directory for its state. It is the application's own where the program's source has it, or where it stands behind `--`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import ModuleType
+
+import click
+
+_CLOSE = 0.85
+"""How alike two options are of which one is taken for the other. One letter of ten makes 0.9."""
+END_OF_OPTIONS = "--"
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return what machida looks at, and what is behind `--`, which is the application's alone.
+
+    >>> split_arguments(["--name", "a", "--", "--reste", "--"])
+    (['--name', 'a'], ['--reste', '--'])
+    """
+    end = arguments.index(END_OF_OPTIONS) if END_OF_OPTIONS in arguments else len(arguments)
+    return list(arguments[:end]), list(arguments[end + 1 :])
+
+
+def refuse_misspelled(unknown: Iterable[str], known: Sequence[str], program: ModuleType) -> None:
+    """Refuse an option that is probably a misspelling of a known one.
+
+    Args:
+        unknown: Arguments that are no options of machida's.
+        known: Options of machida's.
+        program: The module of the application, whose source may have the option.
+
+    Raises:
+        click.UsageError: One of them is close to a known option, and the program does not have it.
+    """
+    for argument in unknown:
+        option = argument.partition("=")[0]
+        if option.startswith("--") and (meant := close_to(option, known)) and not _has(program, option):
+            raise click.UsageError(
+                f"no such option {option}: did you mean {meant}? If {option} is an option of the application, put "
+                f"`--` in front of the application's own arguments: machida ... -- {argument} ..."
+            )
+
+
+def close_to(option: str, known: Sequence[str]) -> str | None:
+    """Return the known option that this one is probably meant to be, None if it is like none of them.
+
+    >>> close_to("--resilence-dir", ["--name", "--resilience-dir"]), close_to("--in", ["--name", "--reset"])
+    ('--resilience-dir', None)
+    """
+    return next(iter(difflib.get_close_matches(option, known, n=1, cutoff=_CLOSE)), None)
+
+
+def _has(program: ModuleType, option: str) -> bool:
+    """Tell whether the source of a program, or of a module beside it, has an option."""
+    pattern = re.compile(re.escape(option).encode() + rb"(?![\w-])")
+    return any(pattern.search(_source(file)) for file in _files_of(program))
+
+
+def _files_of(program: ModuleType) -> set[Path]:
+    """Return the files of a program's modules: those in its own folder that have been imported."""
+    files = [getattr(module, "__file__", None) for module in (program, *sys.modules.copy().values())]
+    paths = [Path(file) for file in files if file]
+    return {path for path in paths if path.suffix == ".py" and path.parent == paths[0].parent}
+
+
+def _source(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
