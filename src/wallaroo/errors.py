@@ -12,7 +12,7 @@ class WallarooError(Exception):
     """Anything that Wallaroo refuses or cannot do; its text says what happened and what to do next."""
 
     exit_code = 1
-    """What `machida` ends with, so that a script can tell the kinds apart; `cli.exit_codes` has the table."""
+    """What `machida` ends with, so that a script can tell the kinds apart; the command-line reference has the table."""
 
 
 class ApplicationError(WallarooError):

@@ -26,13 +26,18 @@ def found(name):
     return thing
 
 
+def is_protocol(thing):
+    return getattr(thing, "_is_protocol", False)
+
+
 def public_functions():
     """Yield everything that can be called with its name: functions, and methods of classes."""
     for name in PUBLIC:
         thing = found(name)
         if inspect.isfunction(thing):
             yield name, thing
-        elif inspect.isclass(thing):
+        # The methods of an interface are described by what they return, in a line each.
+        elif inspect.isclass(thing) and not is_protocol(thing):
             methods = (each for each in vars(thing).items() if inspect.isfunction(each[1]))
             yield from ((f"{name}.{method}", each) for method, each in methods if not method.startswith("_"))
 
