@@ -14,6 +14,7 @@ from wallaroo.engine.directory.resume import (
 )
 from wallaroo.engine.plan import new_layout
 from wallaroo.errors import DirectoryError
+from wallaroo.ingress.log.committed import note_committed
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.writer import LogWriter
 from wallaroo.ingress.sequence import Range, SequenceWriter, known_names, segment_firsts
@@ -207,6 +208,20 @@ class TestPipelinesThatCameOrWent:
 
 def test_a_directory_without_a_sequence_has_nothing_under_way(home):
     check_work_left(home, Commits(home.path / COMMIT), ["words"], ["state"], pytest.fail)
+
+
+def test_a_commit_that_was_there_and_is_lost_is_refused(home, visiting):
+    application = Application("app", visiting("ab"))
+    home.record_layout("app", new_layout(application.pipelines, 4))
+    accept(home, "p0", 10)
+    # A run that was killed before its first commit is simply started again.
+    assert layout_for(home, application, 4).layout.buckets == 4
+    commit(home, 2, p0=4)
+    note_committed(home.log_of("p0"), 4)
+    layout_for(home, application, 4)
+    (home.path / COMMIT).unlink()
+    with pytest.raises(DirectoryError, match="is missing, and the state cannot be found without it"):
+        layout_for(home, application, 4)
 
 
 def test_messages_that_wait_are_counted(home):

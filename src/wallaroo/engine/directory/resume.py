@@ -11,6 +11,7 @@ from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import COMMIT, Home
 from wallaroo.engine.plan import Layout, new_layout
 from wallaroo.errors import DirectoryError, WallarooError
+from wallaroo.ingress.log.committed import read_committed
 from wallaroo.ingress.log.format import segment_starts
 from wallaroo.ingress.log.reader import LogReader
 from wallaroo.ingress.log.repair import skip_damaged
@@ -48,6 +49,7 @@ def layout_for(home: Home, application: Application, buckets: int) -> ResumedLay
     if name != application.name:
         raise DirectoryError(f"{home.path} holds the state of another application, {name!r}. {_WAYS_OUT}")
     if not (home.path / COMMIT).exists():
+        _refuse_lost_commit(home)
         return ResumedLayout(new_layout(application.pipelines, buckets))  # The last run ended before it had any state.
     resumed = resumed_layout(layout, application.pipelines)
     if misfits := list(_changed_kinds(layout, resumed.layout)):
@@ -56,6 +58,15 @@ def layout_for(home: Home, application: Application, buckets: int) -> ResumedLay
             f"{'; '.join(misfits)}.\nTake that back, or: {_WAYS_OUT[0].lower()}{_WAYS_OUT[1:]}"
         )
     return resumed
+
+
+def _refuse_lost_commit(home: Home) -> None:
+    """Refuse to start without the commit if there was one: sources note positions only behind a commit."""
+    if any(read_committed(folder) for folder in home.logs.glob("*")):
+        raise DirectoryError(
+            f"{home.path / COMMIT} is missing, and the state cannot be found without it. Bring it back from a copy, or "
+            "start fresh with --reset, which keeps what is there in a folder of its own."
+        )
 
 
 def resumed_layout(recorded: Layout, pipelines: Sequence[Pipeline]) -> ResumedLayout:
