@@ -28,6 +28,7 @@ from wallaroo.engine.transport.plan_file import PlanRef, bundle_modules
 from wallaroo.notices import Notice
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 Answer = TypeVar("Answer")
@@ -59,6 +60,9 @@ class QueryEnvironment(NamedTuple):
 
 class QueryLifecycle:
     """Spark's session and query, both of which are restarted when they are lost."""
+
+    _session: SparkSession
+    _query: StreamingQuery
 
     def __init__(
         self, plan: Plan, spark: SparkOptions, workers: int | None, around: QueryEnvironment, warn: Notice
@@ -165,7 +169,7 @@ class QueryLifecycle:
         )
         # Spark's own checkpoint is useless after this attempt: the commit has the position to start from.
         notes = around.folder / "query" / attempt
-        self._query: StreamingQuery = start_query(self._session, settings, around.blocks, start, notes)
+        self._query = start_query(self._session, settings, around.blocks, start, notes)
 
     def _fit_to_cluster(self) -> None:
         """Wait until the tasks of the last attempt have ended; if executors stay lost, continue with fewer tasks."""

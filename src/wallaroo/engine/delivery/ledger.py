@@ -37,6 +37,7 @@ class Ledger:
         self._last: dict[str, int] = {}
         self._parts: dict[str, Part] = {}
         self._file = -1
+        self._size = 0
         self._reserved = 0
         if path.exists():
             self._read()

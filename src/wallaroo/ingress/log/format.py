@@ -210,6 +210,7 @@ class BlockIndex:
         self.paths = segment_paths(directory, start)
         self.start = start
         self._file = self.paths.blocks.open("rb", buffering=0)
+        self._count = 0
         self.refresh()
 
     def refresh(self) -> None:
