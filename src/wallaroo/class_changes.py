@@ -1,7 +1,7 @@
-"""Classes of states and messages that have changed since they were saved: renamed, moved, or with new attributes.
+"""Classes of states and messages that changed since they were saved: renamed, moved, or with new attributes.
 
-What is on the disk names classes by their modules and names, and has the attributes that objects had then. A program
-says here what has become of them. Every process of a run imports the program, so all of them know.
+Saved objects refer to classes by module and name, and have the attributes they had then. A program declares here what
+has changed. Every process of a run imports the program, so all of them know.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _upgrades: dict[type, Callable[[Any], Any]] = {}
 
 
 class MissingClassError(Exception):
-    """Something was written down with an object of a class that is not there any more; the text is its name."""
+    """Saved data contains an object of a class that no longer exists; the text is its name."""
 
 
 def renamed(old: str, new: type) -> None:
-    """Say that a class of states or messages has another name, or is in another module, than it once was.
+    """Declare that a class of states or messages used to have another name, or was in another module.
 
-    Write it below the class, and keep it: states that get no messages keep the old name on the disk.
+    Write this below the class, and keep it: states that get no messages keep the old name on disk.
 
     Args:
-        old: The module and the name that the class had, as in "word_count.Totals".
-        new: The class that it is now.
+        old: The former module and name of the class, as in "word_count.Totals".
+        new: The class as it is now.
 
     Raises:
         WallarooParameterError: `old` is not such a name, or `new` is not a class.
@@ -57,18 +57,18 @@ def renamed(old: str, new: type) -> None:
 
 
 def state_upgrade(state_class: type) -> Callable[[Upgrade], Upgrade]:
-    """Have a function bring each state of a class up to date when it is first loaded from the disk in a run.
+    """Register a function that upgrades each state of a class when it is first loaded from disk in a run.
 
     The function gets the state as it was saved, and changes it, or returns another object to use instead. It may get a
-    state that an earlier run has brought up to date, so it looks before it changes anything. It has to do the same each
-    time, for after a failure states are loaded again. Where new attributes have one value for all states, a default in
-    the class is enough.
+    state that an earlier run has already upgraded, so it must check before it changes anything. It must be
+    deterministic, because states are loaded again after a failure. If new attributes have one value for all states, a
+    default in the class is enough.
 
     Args:
-        state_class: The class of the states; those of its subclasses are meant as well.
+        state_class: The class of the states; subclasses are included.
 
     Returns:
-        A decorator, which leaves the function as it is.
+        A decorator, which returns the function unchanged.
 
     Raises:
         WallarooParameterError: `state_class` is not a class, or what is decorated does not take one argument.
@@ -102,12 +102,12 @@ def state_upgrade(state_class: type) -> Callable[[Upgrade], Upgrade]:
 
 
 def loads(data: bytes | memoryview) -> Any:
-    """Return what pickle has written, with the classes that names stand for now."""
+    """Unpickle data, resolving former class names to the current classes."""
     return _Unpickler(io.BytesIO(data)).load() if _renamed else pickle.loads(data)
 
 
 def missing_class(data: bytes) -> MissingClassError | None:
-    """Return which class is asked for in vain by what pickle has written; None where nothing is."""
+    """Return the first class that pickled data refers to and that does not exist, or None if there is none."""
     try:
         _Unpickler(io.BytesIO(data)).load()
     except MissingClassError as missing:
@@ -118,7 +118,7 @@ def missing_class(data: bytes) -> MissingClassError | None:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Knows what classes are called now."""
+    """Resolves former names of classes."""
 
     def find_class(self, module: str, name: str) -> Any:
         full = f"{module}.{name}"
@@ -131,7 +131,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def upgraded(states: dict[Any, Any]) -> dict[Any, Any]:
-    """Return states, by key, brought up to date by the functions that the program has for their classes."""
+    """Return states, by key, upgraded by the functions that the program registered for their classes."""
     if not _upgrades:
         return states
     by_class = {kind: _upgrade_of(kind) for kind in set(map(type, states.values()))}
@@ -148,7 +148,7 @@ def _upgraded(state: Any, upgrade: Callable[[Any], Any] | None) -> Any:
 
 
 def explain_missing_attribute(error: BaseException, make: Callable[[], Any]) -> None:
-    """Add to an error what to do, where a state lacks an attribute that one made by `make` has.
+    """Add a note with a remedy to an error if a state lacks an attribute that one created by `make` has.
 
     >>> class Totals:
     ...     def __init__(self):
@@ -179,13 +179,13 @@ def explain_missing_attribute(error: BaseException, make: Callable[[], Any]) -> 
 
 
 def why_not_loaded(state: str, data: bytes, error: BaseException, traceback: str) -> str:
-    """Say why states that were saved cannot be loaded, and what to do.
+    """Return why saved states cannot be loaded, and what to do.
 
     Args:
         state: The name of the state.
-        data: What could not be loaded.
+        data: The data that could not be loaded.
         error: What was raised.
-        traceback: The lines of the user's code that raised it, where there are any.
+        traceback: The lines of the user's code that raised it, if any.
     """
     way_out = "or start fresh with --reset, which sets the saved states aside"
     if (missing := missing_class(data)) is not None:

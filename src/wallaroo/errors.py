@@ -1,4 +1,4 @@
-"""The errors that a user of Wallaroo meets, each written to be read by a person."""
+"""The errors that users of Wallaroo see, with messages written for people."""
 
 import traceback
 from pathlib import Path
@@ -9,10 +9,10 @@ _OUR_OWN_CODE = str(Path(__file__).parent)
 
 
 class WallarooError(Exception):
-    """Anything that Wallaroo refuses or cannot do; its text says what happened and what to do next."""
+    """Anything that Wallaroo refuses or cannot do; the message says what happened and what to do next."""
 
     exit_code = 1
-    """What `machida` ends with, so that a script can tell the kinds apart; the command-line reference has the table."""
+    """The exit code of `machida`, so that scripts can tell kinds apart; the command-line reference has the table."""
 
 
 class ApplicationError(WallarooError):
@@ -26,17 +26,17 @@ class SavedStateError(ApplicationError):
 
 
 class WallarooParameterError(ApplicationError):
-    """An application is put together wrongly. The text lists every mistake that was found."""
+    """An application is declared wrongly. The message lists every mistake that was found."""
 
 
 class AddressError(WallarooError):
-    """Nobody can listen at, or send to, an address that the application names."""
+    """It is not possible to listen on, or send to, an address of the application."""
 
     exit_code = 4
 
 
 class DirectoryError(WallarooError):
-    """An application's directory cannot be used, or holds what this application cannot go on with."""
+    """An application's directory cannot be used, or holds data that this application cannot continue from."""
 
     exit_code = 5
 
@@ -54,9 +54,9 @@ class ErrorPolicyError(WallarooError):
 
 
 def users_traceback(error: BaseException) -> str:
-    """Return the traceback of `error` without the lines of Wallaroo's own code, which help nobody.
+    """Return the traceback of `error` without the lines of Wallaroo's own code.
 
-    Where the error looks like Python 2, a line says how it is written in Python 3.
+    If the error looks like Python 2, a line says how to write it in Python 3.
     """
     frames = [
         frame

@@ -1,4 +1,4 @@
-"""Questions about objects that users hand over, and how to name those objects in a message."""
+"""Inspects objects that users pass in, and names them for messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Missing(enum.Enum):
-    """The type of `MISSING`, which stands for an argument that was left out."""
+    """The type of `MISSING`, which stands for an omitted argument."""
 
     MISSING = "left out"
 
@@ -22,10 +22,10 @@ MISSING = Missing.MISSING
 
 
 def fills_missing(function: F) -> F:
-    """Give `function` `MISSING` for arguments that are left out.
+    """Pass `MISSING` to `function` for omitted arguments.
 
-    For a type checker and for readers the arguments are required. At run time `build` reports those that are missing,
-    together with all other mistakes, and spells out the whole call.
+    To type checkers and readers the arguments are required. At run time `build` reports the missing ones together with
+    all other mistakes, and shows the whole call as it should be written.
 
     >>> @fills_missing
     ... def to(computation: str) -> object:
@@ -42,9 +42,9 @@ def fills_missing(function: F) -> F:
 
 
 def accepts(function: Any, count: int) -> bool:
-    """Tell whether `function` can be called with `count` positional arguments.
+    """Return whether `function` can be called with `count` positional arguments.
 
-    Callables that do not tell their parameters (some written in C) get the benefit of the doubt.
+    Callables without a signature (some written in C) are assumed to be fine.
 
     >>> accepts(lambda data: data, 1), accepts(lambda data, state: data, 1)
     (True, False)
@@ -74,7 +74,7 @@ def call_text(function: Any, name: str) -> str:
 
 
 def label(thing: Any) -> str:
-    """Return a short name for any object, as close as possible to what its user wrote.
+    """Return a short name for any object, as close as possible to what the user wrote.
 
     >>> label(dict), label(len), label("word totals"), label(object())
     ('dict', 'len', "'word totals'", 'object(...)')
@@ -88,7 +88,7 @@ def label(thing: Any) -> str:
 
 
 def bare_label(thing: Any) -> str:
-    """Return the name of an object, or of its class, without what tells the two apart.
+    """Return the name of an object, or of its class, without marking which of the two it is.
 
     >>> bare_label(len), bare_label(object())
     ('len', 'object')
@@ -97,7 +97,7 @@ def bare_label(thing: Any) -> str:
 
 
 def a_kind_of(thing: Any) -> str:
-    """Return what `thing` is, in words that fit behind "got".
+    """Return a description of `thing` that can follow the word "got".
 
     >>> a_kind_of("!"), a_kind_of(dict), a_kind_of(None)
     ("'!' (a str)", 'the class dict', 'None')
@@ -114,7 +114,7 @@ def a_kind_of(thing: Any) -> str:
 
 
 def instance_of(target: Any) -> Any:
-    """Return `target` itself, or an instance of it where it is a class.
+    """Return `target` itself, or an instance of it if it is a class.
 
     >>> instance_of(dict)
     {}
@@ -125,7 +125,7 @@ def instance_of(target: Any) -> Any:
 
 
 def making_mistakes(target: Any) -> Iterator[str]:
-    """Check that a class, where one is given instead of an object, can be made into one without arguments."""
+    """Check that a class given instead of an object can be instantiated without arguments."""
     if inspect.isclass(target) and not accepts(target, 0):
         name = target.__name__
         made = call_text(target, name)
@@ -133,22 +133,22 @@ def making_mistakes(target: Any) -> Iterator[str]:
 
 
 def decoration_mistakes(part: Any) -> Iterator[str]:
-    """Yield what is wrong with how a function was decorated; nothing for parts that are not decorated functions.
+    """Yield the mistakes in how a function was decorated; nothing for parts that are not decorated functions.
 
-    Decorators take whatever they are given. What they cannot use is reported where the application is built, together
-    with all other mistakes.
+    Decorators accept any argument. Mistakes are reported when the application is built, together with all other
+    mistakes.
     """
     if hasattr(type(part), "decoration_mistakes"):
         yield from part.decoration_mistakes()
 
 
 def deferred_mistakes(function: Any, shown: str, instead_of_yield: str) -> Iterator[str]:
-    """Check that a function returns its result when it is called, as it does not with `async def` or `yield`.
+    """Check that a function returns its result directly, as one with `async def` or `yield` does not.
 
     Args:
         function: The function that is called for each message.
-        shown: What to call it.
-        instead_of_yield: What to do instead of `yield`, in words that fit behind a colon.
+        shown: Its name in messages.
+        instead_of_yield: What to do instead of `yield`, as a phrase that can follow a colon.
 
     Yields:
         A sentence that says what to write.
@@ -163,8 +163,8 @@ def deferred_mistakes(function: Any, shown: str, instead_of_yield: str) -> Itera
     ['words is a generator function, with `yield` in it: write `return`']
     """
     if inspect.isclass(function):
-        return  # Whatever its objects do when they are called, making one is done at once.
-    # A callable object is what its `__call__` is, and a static method what its function is.
+        return  # Instantiating a class returns directly, whatever its instances do when called.
+    # A callable object is judged by its `__call__`, and a static method by its function.
     ways = [function, getattr(function, "__call__", None), getattr(function, "__func__", None)]  # noqa: B004
     if any(map(inspect.isasyncgenfunction, ways)):
         yield f"{shown} is an async generator function: write `def` without `async`, and {instead_of_yield}"
@@ -175,7 +175,7 @@ def deferred_mistakes(function: Any, shown: str, instead_of_yield: str) -> Itera
 
 
 def key_method(target: Any, *methods: str) -> str | None:
-    """Return which of the `methods` an object, or a class of objects, has: the first; None where it has none.
+    """Return the first of the `methods` that an object, or a class of objects, has, or None if it has none.
 
     >>> class ByName:
     ...     def extract_key(self, data):
@@ -183,7 +183,7 @@ def key_method(target: Any, *methods: str) -> str | None:
     >>> key_method(ByName, "partition", "extract_key"), key_method("text", "partition")
     ('extract_key', None)
     """
-    # Texts have a method `partition` for something else.
+    # Strings have a method `partition` with another meaning.
     if isinstance(target, str | bytes):
         return None
     return next((method for method in methods if callable(getattr(target, method, None))), None)

@@ -1,4 +1,4 @@
-"""Notices: lines that tell a person what is going on, throttled so that none floods the screen."""
+"""Notices: status lines for the user, throttled so that none floods the screen."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from wallaroo.sizes import plural
 
 Notice = Callable[[str], None]
-"""Tells a person, in one line, what is going on."""
+"""Shows the user one line about the state of the run."""
 
 
 class Printed(str):
-    """A notice that is what the application's own code has printed: it is shown as it is."""
+    """A notice with output printed by the application's own code: it is shown unchanged."""
 
     __slots__ = ()
 
@@ -24,7 +24,7 @@ _TELL_AGAIN_SECONDS = 60.0
 
 
 def never_failing(notice: Notice) -> Notice:
-    """Return `notice` so that it never raises: nothing stops because nobody is there to read."""
+    """Return `notice` wrapped to never raise: a closed output must not stop the run."""
 
     def tell(text: str) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -34,7 +34,7 @@ def never_failing(notice: Notice) -> Notice:
 
 
 class ThrottledNotice:
-    """One kind of trouble that comes and goes: told when it begins and when it is over, at most once a minute."""
+    """Reports a recurring problem when it begins and when it ends, at most once a minute."""
 
     def __init__(self, notice: Notice) -> None:
         self.present = False
@@ -44,7 +44,7 @@ class ThrottledNotice:
         self._untold = 0
 
     def begins(self, text: str) -> None:
-        """Say `text`, unless the trouble is known already or was told a moment ago."""
+        """Report `text`, unless the problem is already present or was reported recently."""
         if self.present:
             return
         self.present = True
@@ -59,7 +59,7 @@ class ThrottledNotice:
             self._untold += 1
 
     def is_over(self, text: str) -> None:
-        """Say `text` if the trouble is there and its beginning was told."""
+        """Report `text` if the problem is present and its beginning was reported."""
         if self.present and self._told:
             self._notice(text)
         self.present = False
@@ -71,9 +71,9 @@ QUIET_SECONDS = 5.0
 
 
 class ConnectionSummary:
-    """Tells why connections to a source were closed: the first few in full, the rest in a line now and then.
+    """Reports why connections to a source were closed: the first few in full, the rest in periodic summaries.
 
-    After a while in which none was closed it begins again with the first few in full.
+    After a period without closed connections, the first few are reported in full again.
     """
 
     def __init__(self, source: str, notice: Notice) -> None:
@@ -85,7 +85,7 @@ class ConnectionSummary:
         self._timer: asyncio.TimerHandle | None = None
 
     def tell(self, peer: str, kind: str, reason: str) -> None:
-        """Tell that the connection from `peer` was closed: `kind` is the reason in a few words that fit many."""
+        """Report that the connection from `peer` was closed; `kind` is a short form of the reason, for the summary."""
         if self._in_full < TOLD_IN_FULL:
             self._in_full += 1
             self._notice(f"The connection from {peer} to {self._source!r} was closed{reason}")
@@ -96,7 +96,7 @@ class ConnectionSummary:
             self._start_timer()
 
     def close(self) -> None:
-        """Tell what has not been told yet."""
+        """Report what has not been reported yet."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -126,9 +126,9 @@ class ConnectionSummary:
 
 
 class DebouncedNotice:
-    """Tells when something begins, and that it is over once it has not come back for a while.
+    """Reports when a condition begins, and that it has ended once it has not recurred for a while.
 
-    What stops and begins again every moment, such as holding back a sender that is too fast, is told once.
+    A condition that ends and begins again continually, such as throttling a fast sender, is reported once.
     """
 
     def __init__(self, notice: Notice) -> None:
@@ -137,19 +137,19 @@ class DebouncedNotice:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, text: str) -> None:
-        """Tell that it has begun, unless it was told before and it was not over for long."""
+        """Report the beginning, unless it was already reported and the end has not been."""
         self.close()
         if not self._told:
             self._told = True
             self._notice(text)
 
     def end(self, text: str) -> None:
-        """Tell that it is over, unless it begins again in a moment."""
+        """Report the end, unless the condition begins again shortly."""
         if self._told and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(QUIET_SECONDS, self._over, text)
 
     def close(self) -> None:
-        """Tell nothing more of the present end."""
+        """Cancel the pending report of the end."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

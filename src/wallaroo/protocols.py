@@ -1,6 +1,6 @@
-"""The interfaces of what users hand over: any object with these methods will do.
+"""The interfaces of the objects that users pass in: any object with these methods is accepted.
 
-They are for annotations. Nothing has to inherit from them, and decorated functions have them by themselves.
+They are for annotations. Nothing has to inherit from them, and decorated functions implement them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Hashable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    # Type checkers bring this module. The default lets users write `Decoder` for a decoder of any messages.
+    # Installed with type checkers. The default lets users write `Decoder` for a decoder of any messages.
     from typing_extensions import TypeVar
 
     Message_co = TypeVar("Message_co", covariant=True, default=Any)
@@ -34,14 +34,14 @@ Encoded = bytes | bytearray | memoryview | str | None
 """What an encoder returns: the bytes to send, text, which is sent as UTF-8, or None to send nothing."""
 
 Outputs = list[Item] | tuple[Item, ...] | None
-"""What a step with any number of outputs returns; None is no output."""
+"""The result of a step with any number of outputs; None means no output."""
 
 LINES = "lines"
-"""What the `framing` of a decoder is whose messages end with a newline each."""
+"""The `framing` of a decoder whose messages each end with a newline."""
 
 
 class HeaderDecoder(Protocol[Message_co]):
-    r"""Turns the bytes of a source into messages that have a header with their length in front.
+    r"""Turns the bytes of a source into messages, each preceded by a header with its length.
 
     >>> class Lines:
     ...     def header_length(self) -> int:
@@ -66,7 +66,7 @@ class HeaderDecoder(Protocol[Message_co]):
 
 
 class LineDecoder(Protocol[Message_co]):
-    """Turns the bytes of a source into messages that end with a newline each.
+    """Turns the bytes of a source into messages that each end with a newline.
 
     >>> class Lines:
     ...     framing = "lines"
@@ -79,18 +79,18 @@ class LineDecoder(Protocol[Message_co]):
 
     @property
     def framing(self) -> Any:
-        """Return "lines"; a method that does so will do as well."""
+        """Return "lines"; it may also be a method that returns it."""
 
     def decode(self, bs: bytes, /) -> Message_co | None:
         """Return the message in the line `bs`, which has no newline, or None to drop it."""
 
 
 Decoder = HeaderDecoder[Message_co] | LineDecoder[Message_co]
-"""Turns the bytes of a source into messages, and says how they are framed."""
+"""Turns the bytes of a source into messages, and defines how they are framed."""
 
 
 def has_line_framing(decoder: Any) -> bool:
-    """Tell whether the messages of a decoder are lines.
+    """Return whether the messages of a decoder are lines.
 
     >>> class Lines:
     ...     framing = "lines"
@@ -117,7 +117,7 @@ class Encoder(Protocol[Data_contra]):
 
 
 class Computation(Protocol[Data_contra, Output_co]):
-    """A step without state that gives one output for a message.
+    """A step without state that returns one output for a message.
 
     >>> class Reverse:
     ...     def name(self) -> str:
@@ -137,7 +137,7 @@ class Computation(Protocol[Data_contra, Output_co]):
 
 
 class ComputationMulti(Protocol[Data_contra, Item]):
-    """A step without state that gives any number of outputs for a message.
+    """A step without state that returns any number of outputs for a message.
 
     >>> class Split:
     ...     def name(self) -> str:
@@ -157,7 +157,7 @@ class ComputationMulti(Protocol[Data_contra, Item]):
 
 
 class StateComputation(Protocol[Data_contra, State_contra, Output_co]):
-    """A step that reads and changes a state, and gives one output for a message.
+    """A step that reads and changes a state, and returns one output for a message.
 
     >>> class Count:
     ...     def name(self) -> str:
@@ -178,7 +178,7 @@ class StateComputation(Protocol[Data_contra, State_contra, Output_co]):
 
 
 class StateComputationMulti(Protocol[Data_contra, State_contra, Item]):
-    """A step that reads and changes a state, and gives any number of outputs for a message.
+    """A step that reads and changes a state, and returns any number of outputs for a message.
 
     >>> class Repeat:
     ...     def name(self) -> str:
@@ -199,18 +199,18 @@ class StateComputationMulti(Protocol[Data_contra, State_contra, Item]):
 
 
 class OwnStateComputation(Protocol):
-    """A step that brings its state: what `@wallaroo.state_computation(name, state)` gives."""
+    """A step that brings its own state: the result of `@wallaroo.state_computation(name, state)`."""
 
     @property
     def own_state(self) -> Any:
-        """Return what makes the state objects."""
+        """Return what creates the state objects."""
 
     def name(self) -> str:
         """Return the name of the step, and of its state."""
 
 
 class StateBuilder(Protocol[Made_co]):
-    """Makes the objects of a state, where their class alone cannot: it needs arguments, say.
+    """Creates the objects of a state if their class alone cannot, for example because it needs arguments.
 
     >>> class Zeros:
     ...     def build(self) -> list[int]:
@@ -221,7 +221,7 @@ class StateBuilder(Protocol[Made_co]):
     """
 
     def build(self) -> Made_co:
-        """Return a fresh state object."""
+        """Return a new state object."""
 
 
 class Partition(Protocol[Data_contra]):
@@ -265,7 +265,7 @@ class SourceConfig(Protocol):
 
     @property
     def decoder(self) -> Decoder:
-        """Return what decodes the messages."""
+        """Return the decoder of the messages."""
 
 
 class SinkConfig(Protocol):
@@ -279,24 +279,24 @@ class SinkConfig(Protocol):
 
     @property
     def encoder(self) -> Encoder:
-        """Return what encodes the outputs."""
+        """Return the encoder of the outputs."""
 
 
 ComputationLike = Computation | ComputationMulti | type[Computation | ComputationMulti]
-"""What may be given for a step without state: an object, or a class of objects."""
+"""What is accepted as a step without state: an object, or a class of objects."""
 
 StateComputationLike = (
     StateComputation[Any, S, Any]
     | StateComputationMulti[Any, S, Any]
     | type[StateComputation[Any, S, Any] | StateComputationMulti[Any, S, Any]]
 )
-"""What may be given for a step on a state of the type `S`."""
+"""What is accepted as a step on a state of the type `S`."""
 
 StateLike = Callable[[], S] | StateBuilder[S] | type[StateBuilder[S]]
-"""What may be given for a state of the type `S`: its class, a function that makes one, or a builder."""
+"""What is accepted as a state of the type `S`: its class, a function that creates one, or a builder."""
 
 KeyLike = Partition | KeyExtractor | type[Partition | KeyExtractor]
-"""What may be given to pick the key of a message."""
+"""What is accepted to pick the key of a message."""
 
 Choose = Callable[[Any], str | Collection[str] | None]
-"""Says to which sinks an output goes, by their names: see `to_sinks`."""
+"""Returns the names of the sinks for an output: see `to_sinks`."""

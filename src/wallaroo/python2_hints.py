@@ -1,7 +1,7 @@
-"""Python 2 in programs: what looks like it, and how it is written in Python 3.
+"""Recognizes Python 2 in programs, and suggests how to write it in Python 3.
 
-The programs that Wallaroo was made for were written in Python 2. Where one of them stumbles, the error says in a
-sentence what to write instead.
+The programs that Wallaroo was made for were written in Python 2. If one of them fails for that reason, the error says
+what to write instead.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ _WORDS = (
 
 
 def hint(error: BaseException) -> str | None:
-    """Return how to write in Python 3 what `error` looks like in Python 2, or None where it does not look like it.
+    """Return how to write in Python 3 what `error` suggests is Python 2, or None if it does not look like it.
 
     >>> try:
     ...     {}.has_key("a")
@@ -139,7 +139,7 @@ def hint(error: BaseException) -> str | None:
 
 
 def syntax_hint(error: SyntaxError) -> str | None:
-    """Return how the line at fault is written in Python 3, or None where it does not look like Python 2.
+    """Return how the line at fault is written in Python 3, or None if it does not look like Python 2.
 
     >>> try:
     ...     compile("print 'hello', name", "program.py", "exec")
@@ -160,7 +160,7 @@ def syntax_hint(error: SyntaxError) -> str | None:
 
 
 def _without_texts(line: str) -> str:
-    """Return the line with its texts blotted out and without its comment: what stands in them is not code."""
+    """Return the line with its string literals blanked and without its comment: their content is not code."""
     texts = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'"
     return re.sub(texts, lambda m: m[0][0] + "_" * (len(m[0]) - 2) + m[0][0], line).partition("#")[0].rstrip()
 
@@ -187,7 +187,7 @@ def _of_attribute(error: AttributeError) -> str | None:
 
 
 class _Found:
-    """A match in the code of a line, with what the line really says there."""
+    """A match in the blanked line, which returns the corresponding original text."""
 
     def __init__(self, line: str, match: re.Match[str]) -> None:
         self._line = line
@@ -200,9 +200,9 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Form:
-    """A form of Python 2: what Python 3 says about it, what it looks like, and how it is written now.
+    """A Python 2 construct: Python 3's error message for it, its pattern, and its Python 3 form.
 
-    `sample` is shown where the line does not hold the whole statement.
+    `sample` is shown if the line does not contain the whole statement.
     """
 
     said: str

@@ -1,4 +1,4 @@
-"""Made-up addresses for programs that are only checked or tested: as many as `application_setup` asks for."""
+"""Made-up addresses for programs that are only checked or tested: as many as `application_setup` needs."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def missing_options(arguments: Sequence[str]) -> list[str]:
 
 
 def call_with_addresses(setup: Callable[[list[str]], T], arguments: Sequence[str]) -> T:
-    """Call `setup` with the arguments, and with addresses for those of `--in` and `--out` that are missing.
+    """Call `setup` with the arguments, adding addresses for those of `--in` and `--out` that are missing.
 
-    How many addresses it takes is known to `setup` alone, so more and more of them are tried.
+    Only `setup` knows how many addresses it needs, so increasing numbers of them are tried.
 
     Args:
         setup: A program's `application_setup`. It may be called several times.
-        arguments: The command line; addresses that it gives are left as they are.
+        arguments: The command line; addresses given there are unchanged.
 
     Returns:
         What `setup` returned.
 
     Raises:
-        Exception: What `setup` raised. Where no number of addresses will do, it is what was raised with those that it
-            got furthest with: with a wrong number it fails where it looks at them.
+        Exception: What `setup` raised. If no number of addresses works, the error of the attempt that got furthest:
+            with a wrong number, `setup` fails where it uses them.
 
     >>> def application_setup(args):
     ...     one, other = args[args.index("--in") + 1].split(",")
@@ -50,7 +50,7 @@ def call_with_addresses(setup: Callable[[list[str]], T], arguments: Sequence[str
         try:
             return setup([*arguments, *_addresses("--in", inputs), *_addresses("--out", outputs)])
         except (IndexError, ValueError) as error:
-            # What too few or too many addresses lead to: `addresses[1]`, or `one, other = addresses`.
+            # The effects of too few or too many addresses: `addresses[1]`, or `one, other = addresses`.
             failures.append(error)
     raise max(failures, key=lambda error: _line_reached(error, setup))
 
@@ -66,7 +66,7 @@ def _is_given(arguments: Sequence[str], option: str) -> bool:
 
 
 def _addresses(option: str, number: int) -> list[str]:
-    """Return the option with addresses on consecutive ports; nothing where there are to be none.
+    """Return the option with addresses on consecutive ports, or an empty list if `number` is 0.
 
     >>> _addresses("--in", 2), _addresses("--out", 0)
     (['--in', '127.0.0.1:7010,127.0.0.1:7011'], [])

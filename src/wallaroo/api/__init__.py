@@ -1,1 +1,1 @@
-"""The words users write: decorators, configs, argument parsers and the builder. Users import `wallaroo`."""
+"""The user's API: decorators, configs, argument parsers and the builder. Users import `wallaroo`."""

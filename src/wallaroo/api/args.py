@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def tcp_parse_input_addrs(args: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the addresses of `--in` (or `-i`) as pairs of strings; all other arguments are left alone.
+    """Return the addresses of `--in` (or `-i`) as tuples of strings; all other arguments are ignored.
 
-    An address with a name in front, as in `name@host:port`, gives the name as well.
+    An address with a name in front, as in `name@host:port`, includes the name.
 
     Args:
         args: The command line, as `application_setup` gets it.
@@ -37,7 +37,7 @@ def tcp_parse_input_addrs(args: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def tcp_parse_output_addrs(args: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the addresses of `--out` (or `-o`) as pairs of strings; all other arguments are left alone.
+    """Return the addresses of `--out` (or `-o`) as pairs of strings; all other arguments are ignored.
 
     Args:
         args: The command line, as `application_setup` gets it.
@@ -56,7 +56,7 @@ def tcp_parse_output_addrs(args: Sequence[str]) -> list[tuple[str, str]]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports by exception: the program that called us decides what is printed and when to stop."""
+    """Raises exceptions instead of exiting: the caller decides what to print and when to stop."""
 
     def error(self, message: str) -> NoReturn:
         raise WallarooParameterError(message)

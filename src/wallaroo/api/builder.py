@@ -28,14 +28,14 @@ S = TypeVar("S")
 
 
 class ApplicationBuilder:
-    """Puts an application together, pipeline by pipeline and step by step.
+    """Builds an application, pipeline by pipeline and step by step.
 
-    A pipeline starts with `new_pipeline`, goes on with its steps and ends with its sinks. All methods
-    but `build` return the builder, so that calls can be chained. They only write down what they are given:
-    `build` checks it all and reports every mistake at once.
+    A pipeline starts with `new_pipeline`, continues with its steps and ends with its sinks. All methods except
+    `build` return the builder, so that calls can be chained. They only record their arguments: `build` checks
+    everything and reports all mistakes at once.
 
-    A computation is a decorated function, an object with `name()` and `compute` or `compute_multi`, or a
-    class of such objects. A class is made into an object by `build`, to learn its name, and where it runs.
+    A computation is a decorated function, an object with `name()` and `compute` or `compute_multi`, or a class of
+    such objects. A class is instantiated by `build`, to get its name, and again where it runs.
 
     Args:
         name: The name of the application.
@@ -199,8 +199,7 @@ class ApplicationBuilder:
                 share it.
             partition_function: Picks the key of a message: made with `@wallaroo.partition`, or an object or a
                 class with `partition(data)`.
-            partition_keys: All keys, in a list or anything else that gives them one by one. Left out, None or empty:
-                any key may come.
+            partition_keys: All keys, as a list or another iterable. Omitted, None or empty: any key is valid.
             state_builder: Another name for `state`.
             state_name: Another name for `state_partition_name`.
 
@@ -316,7 +315,7 @@ class ApplicationBuilder:
         return self._declare("to_sinks", sink_configs, *([] if choose is None else [choose]))
 
     def build(self) -> Application:
-        """Check all that was declared, and build the application.
+        """Check all declarations, and build the application.
 
         Returns:
             The application, for `application_setup` to return.
@@ -347,5 +346,5 @@ class ApplicationBuilder:
 
 
 def _listed(keys: Iterable[Any] | None) -> Any:
-    """Return the keys in a list, as a generator gives them only once; what cannot be keys as it is, for `build`."""
+    """Return the keys as a list, as a generator yields them only once; invalid ones unchanged, for `build` to check."""
     return list(keys) if isinstance(keys, Iterable) and not isinstance(keys, str | bytes) else keys

@@ -17,9 +17,9 @@ M = TypeVar("M")
 
 
 class FramedDecoder(Decorated[[bytes], M]):
-    """What `@decoder` makes: it says how messages are framed, and turns the bytes of each into a message.
+    """The result of `@decoder`: defines how messages are framed, and decodes each.
 
-    `length_struct` frames messages without a call of user code for each.
+    `length_struct` allows framing without a call of user code for each message.
     """
 
     decorator = "@wallaroo.decoder"
@@ -32,7 +32,7 @@ class FramedDecoder(Decorated[[bytes], M]):
 
     @cached_property
     def length_struct(self) -> struct.Struct:
-        """What reads the length of the payload out of a header."""
+        """The struct that reads the length of the payload from a header."""
         return struct.Struct(self._header[1])
 
     def header_length(self) -> int:
@@ -51,12 +51,12 @@ class FramedDecoder(Decorated[[bytes], M]):
             yield f"{self.decorator} on {self.__name__}: {mistake}. For example, write {_EXAMPLE}"
 
     def __getstate__(self) -> dict[str, Any]:
-        # A Struct cannot be pickled; it is made again from its format.
+        # A Struct cannot be pickled; it is recreated from its format.
         return {name: value for name, value in self.__dict__.items() if name != "length_struct"}
 
 
 class LinesDecoder(Decorated[[bytes], M]):
-    """What `@decoder(framing="lines")` makes: each line of the stream is a message."""
+    """The result of `@decoder(framing="lines")`: each line of the stream is a message."""
 
     decorator = "@wallaroo.decoder"
     parameters = ("bs",)
@@ -75,7 +75,7 @@ class LinesDecoder(Decorated[[bytes], M]):
 
 
 class EncoderFunction(Decorated[P, R]):
-    """What `@encoder` makes: it turns an output into what a sink sends."""
+    """The result of `@encoder`: turns an output into what a sink sends."""
 
     decorator = "@wallaroo.encoder"
     parameters = ("data",)
@@ -100,12 +100,12 @@ def decoder(header_length: Any = MISSING, length_fmt: Any = MISSING, *, framing:
 
     Args:
         header_length: The number of bytes of the header.
-        length_fmt: The format of the header, as the module `struct` writes it: one whole number.
-        framing: "lines" where each message ends with a newline, LF or CRLF, which the function does not get to see. A
-            last line without one counts when the sender ends its stream behind it.
+        length_fmt: The format of the header, in the syntax of the module `struct`: one whole number.
+        framing: "lines" if each message ends with a newline, LF or CRLF, which is not passed to the function. A last
+            line without a newline counts if the sender ends its stream after it.
 
     Returns:
-        A decorator, or, without parentheses, what it makes: a `wallaroo.Decoder` that is called like the function.
+        A decorator, or, without parentheses, its result: a `wallaroo.Decoder` that can be called like the function.
 
     >>> @decoder(header_length=2, length_fmt=">H")
     ... def decode(bs):
@@ -128,7 +128,7 @@ def decoder(header_length: Any = MISSING, length_fmt: Any = MISSING, *, framing:
 
 
 def _framing_mistakes(framing: Any, header_length: Any, length_fmt: Any) -> Iterator[str]:
-    """Yield what is wrong with a framing that is not known, or is given together with a header."""
+    """Yield the mistakes of a framing that is unknown, or is given together with a header."""
     if framing != LINES:
         yield (
             f'framing must be "lines", where each message ends with a newline; got {a_kind_of(framing)}. Leave it out '

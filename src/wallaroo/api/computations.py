@@ -42,7 +42,7 @@ class _NamedComputation(Decorated[P, R]):
 
 
 class SingleComputation(_NamedComputation[P, R]):
-    """What `@computation` makes: a step that gives one output, or None, for each message."""
+    """The result of `@computation`: a step that returns one output, or None, for each message."""
 
     decorator = "@wallaroo.computation"
     parameters: ClassVar[tuple[str, ...]] = ("data",)
@@ -53,7 +53,7 @@ class SingleComputation(_NamedComputation[P, R]):
 
 
 class MultiComputation(_NamedComputation[P, R]):
-    """What `@computation_multi` makes: a step that gives a list of outputs, or None, for each message."""
+    """The result of `@computation_multi`: a step that returns a list of outputs, or None, for each message."""
 
     decorator = "@wallaroo.computation_multi"
     parameters: ClassVar[tuple[str, ...]] = ("data",)
@@ -64,7 +64,7 @@ class MultiComputation(_NamedComputation[P, R]):
 
 
 class SingleStateComputation(SingleComputation[P, R]):
-    """What `@state_computation` makes: a step that returns `(output, save_state)`."""
+    """The result of `@state_computation`: a step that returns `(output, save_state)`."""
 
     decorator = "@wallaroo.state_computation"
     parameters = ("data", "state")
@@ -72,7 +72,7 @@ class SingleStateComputation(SingleComputation[P, R]):
 
 
 class MultiStateComputation(MultiComputation[P, R]):
-    """What `@state_computation_multi` makes: a step that returns `(outputs, save_state)`."""
+    """The result of `@state_computation_multi`: a step that returns `(outputs, save_state)`."""
 
     decorator = "@wallaroo.state_computation_multi"
     parameters = ("data", "state")
@@ -80,7 +80,7 @@ class MultiStateComputation(MultiComputation[P, R]):
 
 
 class SingleOwnStateComputation(SingleStateComputation[P, R]):
-    """What `@state_computation` makes with a state: a step that brings it, and returns the output alone."""
+    """The result of `@state_computation` with a state: a step with its own state that returns only the output."""
 
     def __init__(self, function: Callable[P, R], name: str, state: Any) -> None:
         super().__init__(function, name)
@@ -93,7 +93,7 @@ class SingleOwnStateComputation(SingleStateComputation[P, R]):
 
 
 class MultiOwnStateComputation(MultiStateComputation[P, R]):
-    """What `@state_computation_multi` makes with a state: a step that brings it, and returns the outputs alone."""
+    """The result of `@state_computation_multi` with a state: a step with its own state that returns only outputs."""
 
     def __init__(self, function: Callable[P, R], name: str, state: Any) -> None:
         super().__init__(function, name)
@@ -109,7 +109,7 @@ class MultiOwnStateComputation(MultiStateComputation[P, R]):
 def computation(name: str) -> Callable[[Callable[P, R]], SingleComputation[P, R]]:
     """Make a computation out of a function that takes `data` and returns one output.
 
-    The output goes to the next step; None goes nowhere, so returning None drops the message.
+    The output is passed to the next step; returning None drops the message.
 
     Args:
         name: The name of the step, for messages and metrics; no other step of the pipeline may have it.
@@ -133,7 +133,7 @@ def computation(name: str) -> Callable[[Callable[P, R]], SingleComputation[P, R]
 def computation_multi(name: str) -> Callable[[Callable[P, Many]], MultiComputation[P, Many]]:
     """Make a computation out of a function that takes `data` and returns a list of outputs, or None.
 
-    Each item of the list arrives at the next step as a message of its own.
+    Each item of the list is passed to the next step as a message of its own.
 
     Args:
         name: The name of the step, for messages and metrics; no other step of the pipeline may have it.
@@ -160,15 +160,15 @@ def state_computation(
 def state_computation(name: Any = MISSING, state: Any = MISSING) -> Any:
     """Make a state computation out of a function of `data` and `state`.
 
-    It comes in two kinds. For `ApplicationBuilder.to_stateful` and `to_state_partition`, which are given the state,
-    the function returns `(output, save_state)`; `save_state` says whether the change of the state is to be made
-    durable. With `state` given here, for the `to` of a pipeline, the function returns the output alone, and the state
-    is always saved. Either way, an output of None goes nowhere.
+    There are two kinds. For `ApplicationBuilder.to_stateful` and `to_state_partition`, which take the state, the
+    function returns `(output, save_state)`; `save_state` says whether the change of the state is to be made durable.
+    With `state` given here, for the `to` of a pipeline, the function returns only the output, and the state is always
+    saved. In both cases an output of None is dropped.
 
     Args:
         name: The name of the step, for messages and metrics; no other step of the pipeline may have it.
-        state: The class of the state, or an object whose `build()` returns a state. There is one state for each
-            key, as `key_by` gives it, and the name of the state is that of the step.
+        state: The class of the state, or an object whose `build()` returns a state. There is one state for each key set
+            by `key_by`, and the state has the name of the step.
 
     Returns:
         A decorator. What it makes is a `wallaroo.StateComputation`, or, with `state`, a step that brings its state.
@@ -203,8 +203,8 @@ def state_computation_multi(
 def state_computation_multi(name: Any = MISSING, state: Any = MISSING) -> Any:
     """Make a state computation out of a function of `data` and `state` that gives a list of outputs, or None.
 
-    The function returns `(outputs, save_state)` or, with `state` given, the outputs alone, as described for
-    `state_computation`. Each output arrives at the next step as a message of its own.
+    The function returns `(outputs, save_state)` or, with `state` given, only the outputs, as described for
+    `state_computation`. Each output is passed to the next step as a message of its own.
 
     Args:
         name: The name of the step, for messages and metrics; no other step of the pipeline may have it.
@@ -228,13 +228,13 @@ def state_computation_multi(name: Any = MISSING, state: Any = MISSING) -> Any:
 
 
 def _decorator(kind: Any, name: Any, *state: Any) -> Any:
-    """Return the decorator, or, where it was written without its name, what it makes of the function."""
+    """Return the decorator, or, if it was written without a name, its result for the function."""
     is_bare = callable(name) and not state and not (kind.stateful and inspect.isclass(name) and _makes_states(name))
     return kind(name, MISSING) if is_bare else lambda function: kind(function, name, *state)
 
 
 def _makes_states(given: Any) -> bool:
-    """Tell whether what stands in place of the name is more likely the state."""
+    """Return whether the value given as the name is more likely the state."""
     is_computation = any(hasattr(given, method) for method in ("compute", "compute_multi"))
     return not is_computation and (inspect.isclass(given) or hasattr(given, "build"))
 
@@ -243,6 +243,6 @@ def _own_state_mistakes(
     computation: SingleOwnStateComputation[P, R] | MultiOwnStateComputation[P, R],
 ) -> Iterator[str]:
     if _makes_states(computation.name()):
-        return  # The state is where the name should be, and that has been reported.
+        return  # The state was given as the name, which has been reported.
     for mistake in state_mistakes(computation.own_state):
         yield f"{computation.decorator} on {function_name(computation)}: {mistake}"

@@ -1,4 +1,4 @@
-"""What all of Wallaroo's decorators make: an object around a user's function."""
+"""The base class of what Wallaroo's decorators return: an object around a user's function."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ R = TypeVar("R")
 class Decorated(Generic[P, R]):
     """A function that a decorator turned into a part of an application.
 
-    It is called like the function, so that a unit test may call it, and has a name like the parts that are
-    written as classes. Subclasses put the function itself where the engine looks for it (as `compute`):
-    an attribute and not a method, so that the engine's calls go straight to the user's code.
+    It can be called like the function, so that unit tests can call it, and has a name like parts written as classes.
+    Subclasses store the function itself where the engine looks for it (as `compute`): an attribute and not a method,
+    so that the engine calls the user's code directly.
 
-    It takes whatever it is given: building the application reports what is wrong with it.
+    It accepts any argument: mistakes are reported when the application is built.
     """
 
     decorator: ClassVar[str]
     """The decorator as users write it."""
     parameters: ClassVar[tuple[str, ...]]
-    """What the function is called with."""
+    """The parameters that the function is called with."""
 
     __wrapped__: Callable[P, R]
 
@@ -51,24 +51,24 @@ class Decorated(Generic[P, R]):
         """Yield a sentence for each mistake in how the function was decorated."""
         yield from function_mistakes(self.__wrapped__, self.decorator, self.parameters)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:  # noqa: D102 - does what the function does
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:  # noqa: D102 - calls the function
         return self.__wrapped__(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<{self.decorator} {self._name!r}>"
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Pickle by reference where another process finds this object by its name, and by value otherwise.
+        """Pickle by reference if another process can import this object by its name, otherwise by value.
 
-        The function cannot be found by its name there: the name leads to this object. That is why a
-        decorated function has to know how to pickle itself.
+        The function itself cannot be imported by its name: the name refers to this object. So a decorated function
+        needs its own pickling.
         """
         if self._can_be_imported():
             return self.__qualname__
         return copyreg.__newobj__, (type(self),), self.__getstate__()  # type: ignore[attr-defined]
 
     def _can_be_imported(self) -> bool:
-        # A worker's `__main__` is the worker's own program, so what a script defines has to travel by value.
+        # In a worker, `__main__` is the worker's own program, so what a script defines has to be pickled by value.
         if self.__module__ == "__main__":
             return False
         try:
@@ -79,7 +79,7 @@ class Decorated(Generic[P, R]):
 
 
 def function_mistakes(function: Any, decorator: str, parameters: tuple[str, ...]) -> Iterator[str]:
-    """Check what stands below a decorator: yield what it is and what it should look like."""
+    """Check what a decorator was applied to: yield what it is and what it should look like."""
     if not callable(function):
         yield f"{decorator} needs a function below it; got {a_kind_of(function)}"
         return
@@ -101,7 +101,7 @@ def function_mistakes(function: Any, decorator: str, parameters: tuple[str, ...]
 
 
 def function_name(function: Any) -> str:
-    """Return what to call a function, also where it is a `functools.partial` or a callable object."""
+    """Return the name of a function, including a `functools.partial` or a callable object."""
     while isinstance(function, functools.partial):
         function = function.func
     return str(getattr(function, "__name__", type(function).__name__))

@@ -1,4 +1,4 @@
-"""Spans of time, as functions that return nanoseconds."""
+"""Durations, as functions that return nanoseconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def nanoseconds(n: float) -> int:
     """Return `n` nanoseconds.
 
     Args:
-        n: How many; a part of one is fine.
+        n: The number, which may be a fraction.
 
     Returns:
         The number of nanoseconds, rounded.
@@ -31,7 +31,7 @@ def microseconds(n: float) -> int:
     """Return `n` microseconds in nanoseconds.
 
     Args:
-        n: How many; a part of one is fine.
+        n: The number, which may be a fraction.
 
     Returns:
         The number of nanoseconds, rounded.
@@ -49,7 +49,7 @@ def milliseconds(n: float) -> int:
     """Return `n` milliseconds in nanoseconds.
 
     Args:
-        n: How many; a part of one is fine.
+        n: The number, which may be a fraction.
 
     Returns:
         The number of nanoseconds, rounded.
@@ -67,7 +67,7 @@ def seconds(n: float) -> int:
     """Return `n` seconds in nanoseconds.
 
     Args:
-        n: How many; a part of one is fine.
+        n: The number, which may be a fraction.
 
     Returns:
         The number of nanoseconds, rounded.
@@ -85,7 +85,7 @@ def minutes(n: float) -> int:
     """Return `n` minutes in nanoseconds.
 
     Args:
-        n: How many; a part of one is fine.
+        n: The number, which may be a fraction.
 
     Returns:
         The number of nanoseconds, rounded.
@@ -103,7 +103,7 @@ def hours(n: float) -> int:
     """Return `n` hours in nanoseconds.
 
     Args:
-        n: How many; a part of one is fine.
+        n: The number, which may be a fraction.
 
     Returns:
         The number of nanoseconds, rounded.

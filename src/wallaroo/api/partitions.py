@@ -1,4 +1,4 @@
-"""The decorators that make functions which pick the key of a message."""
+"""The decorators for functions that pick the key of a message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ K = TypeVar("K", bound="Hashable")
 
 
 class PartitionFunction(Decorated[P, R]):
-    """What `@partition` makes: it says which part of a state a message belongs to."""
+    """The result of `@partition`: returns the key of the state object that a message belongs to."""
 
     decorator = "@wallaroo.partition"
     parameters = ("data",)
@@ -44,7 +44,7 @@ def partition(function: Callable[P, K]) -> PartitionFunction[P, K]:
 
 
 class KeyExtractorFunction(Decorated[P, R]):
-    """What `@key_extractor` makes: it gives a message the key for the state computations after it."""
+    """The result of `@key_extractor`: returns the key of a message for the following state computations."""
 
     decorator = "@wallaroo.key_extractor"
     parameters = ("data",)

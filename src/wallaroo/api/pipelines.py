@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Pipeline:
-    """Messages on their way from a source, or from several, through steps to sinks.
+    """A path for messages from one or more sources through steps to sinks.
 
-    It never changes: each method returns a new pipeline, so several can continue from one beginning. What they have
-    in common is computed once for each message, which then goes down every branch, in the order in which
-    `wallaroo.build_application` or `merge` is given them. The methods only write down what they are given:
-    `wallaroo.build_application` checks it all and reports every mistake at once.
+    It is immutable: each method returns a new pipeline, so several can continue from a common beginning. What they
+    share is computed once for each message, which then follows every branch, in the order in which the branches are
+    given to `wallaroo.build_application` or `merge`. The methods only record their arguments:
+    `wallaroo.build_application` checks everything and reports all mistakes at once.
 
     >>> import wallaroo
     >>> @wallaroo.decoder
@@ -67,7 +67,7 @@ class Pipeline:
 
     @fills_missing
     def key_by(self, key_extractor: KeyLike) -> Pipeline:
-        """Give each message a key: the state computations after it have a state for each key.
+        """Give each message a key: the following state computations have a state for each key.
 
         Args:
             key_extractor: Picks the key of a message: made with `@wallaroo.key_extractor` or `@wallaroo.partition`, or
@@ -79,7 +79,7 @@ class Pipeline:
         return self._then("key_by", key_extractor)
 
     def collect(self) -> Pipeline:
-        """Give all messages the same key: the state computations after it have one state.
+        """Give all messages the same key: the following state computations have one state.
 
         Returns:
             The pipeline with this step at its end.
@@ -88,16 +88,16 @@ class Pipeline:
 
     @fills_missing
     def merge(self, pipeline: Pipeline) -> Pipeline:
-        """Bring another pipeline in: what follows is for the messages of both, in the order in which they come.
+        """Merge another pipeline into this one: later steps get the messages of both, in order of arrival.
 
-        Pipelines that have their sinks are merged to make one application of them. Where both continue from the same
-        pipeline, each message of that one goes down the one and then down the other.
+        Pipelines that have their sinks are merged to form one application. If both continue from the same pipeline,
+        each message of that one follows the first and then the second.
 
         Args:
             pipeline: The other pipeline.
 
         Returns:
-            The pipeline of both.
+            The merged pipeline.
         """
         if isinstance(pipeline, Pipeline):
             slips = dict.fromkeys([*self._slips, *pipeline._slips])
@@ -133,20 +133,20 @@ class Pipeline:
         Returns:
             The pipeline with this end.
         """
-        # The list is the caller's, who may go on to change it.
+        # The caller may change its list afterwards.
         sinks = list(sink_configs) if isinstance(sink_configs, list) else sink_configs
         return self._then("to_sinks", sinks, *([] if choose is None else [choose]))
 
     def clone(self) -> Pipeline:
-        """Make a pipeline like this one.
+        """Return a copy of this pipeline.
 
         Returns:
-            The other pipeline; it has the same source.
+            The copy; it has the same source.
         """
         return Pipeline(self._lines, self._slips)
 
     def _then(self, method: str, *arguments: Any) -> Pipeline:
-        """Return a pipeline with one more declaration, the same one at the end of each line."""
+        """Return a pipeline with one more declaration, the same at the end of each line."""
         declaration = Declaration(method, arguments)
         return Pipeline(tuple(line.then(declaration) for line in self._lines), self._slips)
 
@@ -163,7 +163,7 @@ def source(name: str, source_config: SourceConfig) -> Pipeline:
     """Start a pipeline with a source.
 
     Args:
-        name: Its name, which is that of the pipeline too; no other source of the application may have it.
+        name: Its name, which is also that of the pipeline; no other source of the application may have it.
         source_config: Where the messages come from, such as a `wallaroo.TCPSourceConfig`.
 
     Returns:
@@ -179,7 +179,7 @@ def source(name: str, source_config: SourceConfig) -> Pipeline:
 
 @fills_missing
 def build_application(app_name: str, pipeline: Pipeline, *more: Pipeline) -> Application:
-    """Check all that was declared, and build the application.
+    """Check all declarations, and build the application.
 
     Args:
         app_name: The name of the application.
@@ -192,7 +192,7 @@ def build_application(app_name: str, pipeline: Pipeline, *more: Pipeline) -> App
     Raises:
         WallarooParameterError: There are mistakes; the text lists all of them.
 
-    Pipelines that continue from the same beginning share it: it is computed once for each message.
+    Pipelines that continue from a common beginning share it: it is computed once for each message.
 
     >>> import wallaroo
     >>> from wallaroo import testing

@@ -1,4 +1,4 @@
-"""Objects to bytes and back, the way Wallaroo does it when an application does not bring its own way."""
+"""Wallaroo's default serialization of objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def serialize(obj: Any) -> bytes:
         The bytes.
 
     Raises:
-        Exception: The object cannot be pickled; what is raised is up to the object.
+        Exception: The object cannot be pickled; the type of the exception depends on the object.
 
     >>> deserialize(serialize({"word": "hello", "count": 2}))
     {'word': 'hello', 'count': 2}
@@ -27,7 +27,7 @@ def serialize(obj: Any) -> bytes:
 
 
 def deserialize(bs: bytes) -> Any:
-    """Return the object in `bs`, which must come from `serialize` in a program you trust: it may run code.
+    """Return the object in `bs`, which must come from `serialize` in a program you trust: unpickling may run code.
 
     Args:
         bs: What `serialize` returned.

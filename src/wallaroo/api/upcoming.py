@@ -1,6 +1,6 @@
-"""Names of features that come in a later release: Kafka, connectors and windows.
+"""Names of features planned for a later release: Kafka, connectors and windows.
 
-Programs that use them import, and get an error that says so plainly.
+Programs that import them work until they use one, which raises an error that says so.
 """
 
 from __future__ import annotations
@@ -152,9 +152,9 @@ def _refuse_connector(name: str, instead: str) -> NoReturn:
 
 
 class Aggregation(abc.ABC):
-    """What windows will gather and sum up: the base of classes that programs already have.
+    """An aggregation for windows: the base class that existing programs derive from.
 
-    Such classes may be defined and tested by themselves; the windows they are for come in a later release.
+    Such classes can be defined and tested on their own; windows come in a later release.
 
     >>> class Longest(Aggregation):
     ...     def initial_accumulator(self):
@@ -184,19 +184,19 @@ class Aggregation(abc.ABC):
 
         Args:
             data: The message.
-            accumulator: What was gathered so far, to be changed.
+            accumulator: What has been gathered so far; changed in place.
         """
 
     @abc.abstractmethod
     def combine(self, accumulator1: Any, accumulator2: Any) -> Any:
-        """Return both accumulators as one, and leave them as they are.
+        """Return the combination of both accumulators, without changing them.
 
         Args:
             accumulator1: What was gathered first.
-            accumulator2: What was gathered behind it.
+            accumulator2: What was gathered after it.
 
         Returns:
-            An accumulator with what both have.
+            An accumulator with the content of both.
         """
 
     @abc.abstractmethod
@@ -215,7 +215,7 @@ class Aggregation(abc.ABC):
         """Return the name of the step.
 
         Returns:
-            The name of the class, unless a class says otherwise.
+            The name of the class, unless overridden.
         """
         return type(self).__name__
 

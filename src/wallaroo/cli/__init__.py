@@ -1,1 +1,1 @@
-"""The commands: `machida` runs an application, `wallaroo` has the tools around it."""
+"""The commands: `machida` runs an application, `wallaroo` provides the tools around it."""

@@ -1,8 +1,8 @@
-"""Comparisons of bytes with text in decoders: in Python 3 they are never equal, and Python says nothing about it.
+"""Comparisons of bytes with text in decoders: in Python 3 they are never equal, and Python does not warn about it.
 
-In Python 2 a decoder got a str, and `bs[:3] == "BUY"` did what it says. Nothing fails in Python 3: the decoder takes
-the other branch for every message. So `wallaroo check` reads the decoders of a program and looks for such comparisons.
-Only what is surely bytes counts: the decoder's parameter, parts of it, and names that are bound to nothing else.
+In Python 2 a decoder got a str, and `bs[:3] == "BUY"` worked as expected. In Python 3 nothing fails, but the decoder
+takes the other branch for every message. So `wallaroo check` searches the decoders of a program for such comparisons.
+Only what is certainly bytes counts: the decoder's parameter, parts of it, and names bound to nothing else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from types import ModuleType
 
 
 class _Kind(Enum):
-    """What an expression in a decoder gives, as far as that is known."""
+    """The type of an expression in a decoder, if known."""
 
     BYTES = auto()
     NUMBER = auto()
@@ -29,10 +29,10 @@ _GIVES = {
     **dict.fromkeys(("lower", "lstrip", "replace", "rstrip", "strip", "upper"), _Kind.BYTES),
     **dict.fromkeys(("partition", "rpartition", "rsplit", "split", "splitlines"), _Kind.PARTS),
 }
-"""What methods of bytes give."""
+"""The result types of methods of bytes."""
 _ITEMS = {_Kind.BYTES: _Kind.NUMBER, _Kind.PARTS: _Kind.BYTES}
 _MOST_STEPS = 20
-"""How often what is known of names is worked out again from what was known before."""
+"""The maximum number of passes in which the types of names are inferred from those of the previous pass."""
 _Names = dict[str, _Kind]
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -41,10 +41,10 @@ def comparison_hints(module: ModuleType) -> Iterator[str]:
     """Yield a sentence for each comparison of bytes with text in the decoders of a module.
 
     Args:
-        module: The program, as it was imported. Where its source cannot be read, nothing is found.
+        module: The imported program. If its source cannot be read, nothing is found.
 
     Yields:
-        Where the comparison is, why it has always the same result, and what to write instead.
+        Where the comparison is, why it always has the same result, and what to write instead.
     """
     try:
         path = Path(str(module.__file__))
@@ -75,14 +75,14 @@ def hints_in(program: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _decoders(program: ast.Module) -> Iterator[tuple[_Function, str]]:
-    """Yield the functions and methods that decode, and the name of the parameter that has the bytes."""
+    """Yield the decoding functions and methods, and the name of the parameter that holds the bytes."""
     for node in ast.walk(program):
         if isinstance(node, _Function) and any(map(_is_decoder, node.decorator_list)) and node.args.args:
             yield node, node.args.args[0].arg
         elif isinstance(node, ast.ClassDef):
             methods = {each.name: each for each in node.body if isinstance(each, _Function)}
             decode = methods.get("decode")
-            # Encoders and other classes may have a method of this name; only a decoder is asked for lengths.
+            # Encoders and other classes may have a method of this name; only decoders have one of the length methods.
             if decode is not None and len(decode.args.args) == 2 and {"header_length", "payload_length"} & {*methods}:
                 yield decode, decode.args.args[1].arg
 
@@ -94,13 +94,13 @@ def _is_decoder(decorator: ast.expr) -> bool:
 
 
 def _names_of_bytes(function: _Function, parameter: str) -> _Names:
-    """Return the names that are bytes, or parts of them, wherever they are used in a function."""
+    """Return the names that are bytes, or parts of them, throughout a function."""
     names: _Names = {parameter: _Kind.BYTES}
     for _ in range(_MOST_STEPS):
         found: defaultdict[str, set[_Kind | None]] = defaultdict(set, {parameter: {_Kind.BYTES}})
         for name, kind in _bindings(function, names):
             found[name].add(kind)
-        # A name that is bound to something else as well is not looked at, nor is what was bound to it.
+        # A name that is also bound to something else is ignored, and so is what was bound to it.
         agreed = {name: kind for name, (kind, *others) in found.items() if kind is not None and not others}
         if agreed == names:
             return names
@@ -109,7 +109,7 @@ def _names_of_bytes(function: _Function, parameter: str) -> _Names:
 
 
 def _bindings(function: _Function, names: _Names) -> Iterator[tuple[str, _Kind | None]]:
-    """Yield each name that is bound in a function, with what it is bound to: None where that is not known."""
+    """Yield each name bound in a function, with the type it is bound to: None if that is not known."""
     understood = set()
     for target, kind in _targets(function, names):
         several = target.elts if isinstance(target, ast.Tuple) else None
@@ -121,11 +121,11 @@ def _bindings(function: _Function, names: _Names) -> Iterator[tuple[str, _Kind |
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load) and node not in understood:
             yield node.id, None
         elif isinstance(node, ast.arg) and node not in function.args.args:
-            yield node.arg, None  # Of a function inside this one.
+            yield node.arg, None  # A parameter of a nested function.
 
 
 def _targets(function: _Function, names: _Names) -> Iterator[tuple[ast.expr, _Kind | None]]:
-    """Yield what assignments and loops bind, with what it is bound to."""
+    """Yield the targets of assignments and loops, with the type they are bound to."""
     for node in ast.walk(function):
         if isinstance(node, ast.Assign):
             yield from ((target, _kind(node.value, names)) for target in node.targets)
@@ -163,7 +163,7 @@ def _hint(node: ast.Compare, names: _Names) -> str | None:
 
 
 def _text_compared(left: ast.expr, operator: ast.cmpop, right: ast.expr) -> str | None:
-    """Return the text that something is compared with, None where it is not compared with text."""
+    """Return the text that an expression is compared with, or None if it is not compared with text."""
     if isinstance(operator, ast.Eq | ast.NotEq):
         candidates = [left, right]
     elif isinstance(operator, ast.In | ast.NotIn) and isinstance(right, ast.Tuple | ast.List | ast.Set):

@@ -1,4 +1,4 @@
-"""The dead letters of an application and their states, chosen by the options of a command."""
+"""The dead letters of an application and their states, selected by the options of a command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def home_options(command: Command) -> Command:
-    """Add the options that say whose dead letters are meant."""
+    """Add the options that select the application."""
     for option in reversed(
         [
             click.option(
@@ -50,7 +50,7 @@ def home_options(command: Command) -> Command:
 
 
 def filter_options(command: Command) -> Command:
-    """Add the options that choose among dead letters."""
+    """Add the options that filter dead letters."""
     for option in reversed(
         [
             click.option("--pipeline", metavar="NAME", help="Only those of this pipeline."),
@@ -78,7 +78,7 @@ def _time(_context: click.Context, _parameter: click.Parameter, value: str | Non
 
 
 def parse_time(text: str, now: float | None = None) -> float:
-    """Return the time that `text` means, in seconds since 1970.
+    """Return the time that `text` denotes, in seconds since 1970.
 
     >>> parse_time("10m", now=1000.0)
     400.0
@@ -93,7 +93,7 @@ def parse_time(text: str, now: float | None = None) -> float:
 
 @dataclass(frozen=True)
 class Filter:
-    """Which letters are meant."""
+    """Selects dead letters."""
 
     pipeline: str | None = None
     step: str | None = None
@@ -102,11 +102,11 @@ class Filter:
     before: float | None = None
 
     def __bool__(self) -> bool:
-        """Tell whether anything was asked for."""
+        """Return whether any condition was given."""
         return self != Filter()
 
     def fits(self, letter: Letter) -> bool:
-        """Tell whether a letter is meant."""
+        """Return whether a letter matches."""
         return (
             self.pipeline in {None, letter["pipeline"]}
             and self.step in {None, letter["step"]}
@@ -126,7 +126,7 @@ class DeadLetterQueries:
 
     @classmethod
     def of(cls, resilience_dir: Path | None, application: str | None, name: str | None) -> DeadLetterQueries:
-        """Return the dead letters that the options mean."""
+        """Return the dead letters of the application that the options select."""
         if resilience_dir is None and application is None:
             raise click.UsageError(
                 "Name the application: --resilience-dir DIR, as it was given to machida, or --application NAME for an "
@@ -138,16 +138,16 @@ class DeadLetterQueries:
         return cls(home)
 
     def state(self, letter: Letter) -> str:
-        """Return whether a letter waits, is queued for a replay, or has been replayed."""
+        """Return whether a letter is waiting, queued for a replay, or replayed."""
         replay = self._replays.get(letter["id"])
         return WAITING if replay is None else REPLAYED if replay.taken else QUEUED
 
     def letters(self, wanted: Filter) -> Iterator[Letter]:
-        """Yield the letters that are meant, the oldest first."""
+        """Yield the matching letters, oldest first."""
         return filter(wanted.fits, read_letters(self.home.dead_letters))
 
     def find(self, ids: Sequence[str]) -> list[Letter]:
-        """Return the letters with these ids, of which the beginning is enough, in this order."""
+        """Return the letters with these ids, or unambiguous prefixes of them, in this order."""
         found: dict[str, dict[str, Letter]] = {each: {} for each in ids}
         for letter in read_letters(self.home.dead_letters):
             for each in ids:
@@ -158,15 +158,15 @@ class DeadLetterQueries:
                 raise WallarooError(f"There is no dead letter {each!r} in {self.home.dead_letters}.")
             if len(matching) > 1:
                 raise WallarooError(f"{each!r} could be any of these: {', '.join(matching)}. Write more of it.")
-        # One may have been named twice.
+        # A letter may have been given twice.
         return list({letter["id"]: letter for matching in found.values() for letter in matching.values()}.values())
 
     def delete(self, ids: Iterable[str]) -> int:
-        """Delete the letters with these ids, and return how many were still there; the application may be running."""
+        """Delete the letters with these ids, and return how many still existed; the application may be running."""
         return delete_letters(self.home.dead_letters, frozenset(ids))
 
     def replay(self, letters: Iterable[Letter]) -> None:
-        """Put letters into the queue of those that the application processes again."""
+        """Queue letters for the application to process again."""
         if not is_applications(self.home.path):
             raise WallarooError(
                 f"{self.home.path} is not the directory of an application that could process them again. Name the one "
@@ -176,7 +176,7 @@ class DeadLetterQueries:
 
 
 def not_replayable(letter: Letter) -> str | None:
-    """Return why a letter cannot be replayed, None if it can."""
+    """Return why a letter cannot be replayed, or None if it can."""
     if "place" not in letter:
         return "an earlier release has written it, without what a replay needs"
     if letter["encoding"] not in REPLAYABLE:

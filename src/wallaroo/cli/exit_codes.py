@@ -1,4 +1,4 @@
-"""What `machida` and `wallaroo send` end with: one table each for the help, the reference and the tests."""
+"""The exit codes of `machida` and `wallaroo send`: one table each for the help, the reference and the tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEND_EXIT_CODES = {
 
 
 def exit_codes_help(table: dict[int, str]) -> str:
-    """Return a table as click shows it: the character in front keeps its lines apart."""
+    """Return a table for click's help; the leading character keeps its lines from being rewrapped."""
     width = max(len(str(code)) for code in table)
     lines = (f"  {code:>{width}}  {meaning}" for code, meaning in table.items())
     return "\b\nExit codes:\n" + "\n".join(lines)

@@ -1,7 +1,7 @@
-"""How messages are told apart in a stream of bytes: a header with the length in front of each of them, or a newline.
+"""How messages are delimited in a stream of bytes: by a header with the length in front of each, or by a newline.
 
-`wallaroo send` puts the headers on, `wallaroo receive` takes them off. A stream without headers ("none") is
-taken as lines; it has no `Framing`. `wallaroo send` can also see to it that each line has its end ("lines").
+`wallaroo send` adds the headers, `wallaroo receive` removes them. A stream without headers ("none") is treated as
+lines; it has no `Framing`. `wallaroo send` can also make sure that each line is terminated ("lines").
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HEADERS_MADE_AHEAD = 1024
 
 @dataclass(frozen=True)
 class Framing:
-    r"""A header of a fixed size that holds the length of what follows.
+    r"""A fixed-size header that holds the length of the message after it.
 
     >>> FRAMINGS["u16be"].wrap([b"to", b"be"])
     [b'\x00\x02to', b'\x00\x02be']
@@ -29,7 +29,7 @@ class Framing:
     _headers: list[bytes] = field(init=False, repr=False, compare=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        # Most messages are short: looking a header up is twice as fast as packing it.
+        # Most messages are short: looking up a header is twice as fast as packing it.
         self._headers.extend(map(self.header.pack, range(min(self.longest + 1, _HEADERS_MADE_AHEAD))))
 
     @property
@@ -53,11 +53,11 @@ class Framing:
 
 
 class InputError(WallarooError):
-    """What there is to send cannot be sent as it is."""
+    """The input cannot be sent as it is."""
 
 
 class MessageTooLongError(InputError):
-    """A message does not fit its header; `before` are the frames made from the messages in front of it."""
+    """A message is too long for its header; `before` are the frames of the messages before it."""
 
     def __init__(self, framing: Framing, length: int, before: list[bytes]) -> None:
         super().__init__(
@@ -85,7 +85,7 @@ SEND_FRAMING_NAMES = (*FRAMINGS, LINES, "none")
 
 
 class FrameSplitter:
-    """Cuts a stream, handed over in pieces of any size, into its frames.
+    """Splits a stream, given in pieces of any size, into its frames.
 
     >>> splitter = FrameSplitter(FRAMINGS["u8"])
     >>> splitter.feed(bytes([2]) + b"to" + bytes([2]) + b"b"), splitter.feed(b"e")
@@ -99,7 +99,7 @@ class FrameSplitter:
         self._wanted = framing.header.size
 
     def feed(self, data: bytes | memoryview) -> list[bytes]:
-        """Take the next bytes of the stream and return the frames that are complete now."""
+        """Add the next bytes of the stream and return the frames that are now complete."""
         buffer = self._buffer
         buffer += data
         if len(buffer) < self._wanted:
@@ -107,7 +107,7 @@ class FrameSplitter:
         size, skip, length_at = self._header.size, self._skip, self._header.unpack_from
         frames = []
         start, available = 0, len(buffer)
-        # A copy as bytes: its slices are the frames themselves, not bytearrays to be copied once more.
+        # Copied to bytes, so that slices are the frames themselves, not bytearrays to be copied again.
         stream = bytes(buffer)
         while True:
             if available - start < size:
@@ -123,5 +123,5 @@ class FrameSplitter:
         return frames
 
     def missing(self) -> int:
-        """Return how many bytes the frame that has begun still lacks at least; 0 between two frames."""
+        """Return the minimum number of bytes missing from the current frame; 0 between two frames."""
         return self._wanted - len(self._buffer) if self._buffer else 0

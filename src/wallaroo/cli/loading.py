@@ -1,4 +1,4 @@
-"""Finds the application: imports its module, calls its `application_setup`, and says plainly what is wrong."""
+"""Loads the application: imports its module, calls its `application_setup`, and reports what is wrong."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def build(setup: Setup, arguments: list[str]) -> Application:
 
 
 def refuse_unsavable_states(application: Application, setup: Setup) -> None:
-    """Refuse an application with a state that could not be made, or not be saved, when it runs.
+    """Refuse an application with a state that could not be created or saved at run time.
 
     Raises:
         WallarooParameterError: There are such states; the text lists all of them.
@@ -109,10 +109,10 @@ def refuse_unsavable_states(application: Application, setup: Setup) -> None:
 
 
 def program_of(setup: Setup, arguments: list[str]) -> Program:
-    """Return the program that `setup` belongs to, by names under which every process finds it.
+    """Return the program that `setup` belongs to, with names that every process can import.
 
-    A script that is run directly is called `__main__`, and only in this process. So it is imported once more, under its
-    own name, and that copy is what runs; classes and states then have the same names however it was started.
+    A script that is run directly is called `__main__`, but only in this process. So it is imported again under its own
+    name, and that copy is run; classes and states then have the same names however it was started.
     """
     module, name = getattr(setup, "__module__", ""), getattr(setup, "__qualname__", "")
     if _named(sys.modules.get(module), name) != setup:
@@ -160,7 +160,7 @@ def _name_of_script() -> str:
 
 
 def make_findable(application: str) -> None:
-    """Put the current folder on the module path if the application's module is there."""
+    """Add the current folder to the module path if the application's module is there."""
     here = _current_folder()
     _take_off_what_nobody_named(here)
     name = application.partition(".")[0]
@@ -170,7 +170,7 @@ def make_findable(application: str) -> None:
 
 def _current_folder() -> str:
     try:
-        return os.getcwd()  # noqa: PTH109 - as it is put into the import path
+        return os.getcwd()  # noqa: PTH109 - the import path holds strings
     except FileNotFoundError as error:
         raise ApplicationError(
             "The current folder is not there any more: it was deleted, or made anew. Change to one that is (for a new "
@@ -179,9 +179,9 @@ def _current_folder() -> str:
 
 
 def add_folder(folder: str, name: str) -> None:
-    """Put an application's folder on the module path, last, so that nothing of what is installed is taken from it.
+    """Append an application's folder to the module path, so that it does not hide installed modules.
 
-    Only the application itself comes before others of its name.
+    Only the application itself takes precedence over other modules of its name.
     """
     if folder not in sys.path:
         sys.path.append(folder)
@@ -189,9 +189,9 @@ def add_folder(folder: str, name: str) -> None:
 
 
 def _take_off_what_nobody_named(here: str) -> None:
-    """Take the current folder off the path where only `python -m` or an empty entry in PYTHONPATH has put it there.
+    """Remove the current folder from the path if it is there only because of `python -m` or an empty PYTHONPATH entry.
 
-    `PYTHONPATH=$PYTHONPATH:/more` has an empty entry where the variable was empty, and Python takes that for the
+    `PYTHONPATH=$PYTHONPATH:/more` has an empty entry if the variable was empty, and Python interprets that as the
     current folder.
     """
     variable = os.environ.get("PYTHONPATH")
@@ -203,13 +203,13 @@ def _take_off_what_nobody_named(here: str) -> None:
     if put_first:
         del sys.path[0]
     if len(kept) < len(named):
-        os.environ["PYTHONPATH"] = os.pathsep.join(kept)  # For the processes that are started later.
+        os.environ["PYTHONPATH"] = os.pathsep.join(kept)  # For processes started later.
         if here in sys.path:
             sys.path.remove(here)
 
 
 def _is_in(name: str, folder: str) -> bool:
-    """Tell whether a module, or a package with code of its own, is in a folder of the path."""
+    """Return whether a module, or a package with code of its own, is in a folder of the path."""
     spec = PathFinder.find_spec(name, [folder])
     return spec is not None and (spec.origin is not None or not _is_anywhere(name))
 
@@ -220,14 +220,14 @@ def _is_anywhere(name: str) -> bool:
 
 
 def tell_hidden() -> None:
-    """Say which modules in the current folder others of the same name have been imported for."""
+    """Report modules in the current folder that are hidden by imported modules of the same name."""
     here = Path.cwd()
     if str(here) not in sys.path:
         return
     for path in sorted([*here.glob("*.py"), *(package.parent for package in here.glob("*/__init__.py"))]):
         found = sys.modules.get(path.stem)
         file = getattr(found, "__file__", None)
-        # What lies deeper may be the virtual environment, or any other folder of the path.
+        # A deeper folder may be the virtual environment, or any other folder on the path.
         if found is not None and (file is None or Path(file).parent not in {here, here / path.stem}):
             say(
                 f"{path.name} in this folder is not what `import {path.stem}` finds: that is "

@@ -1,8 +1,8 @@
-"""The log of a run: what `machida` tells on the screen, and in a file if one was named.
+"""The log of a run: what `machida` writes to the screen, and to a file if one was given.
 
-As text, lines about the state of the run (where it listens, where its state is, that it is ready) are printed as they
-are, and warnings have their time and level in front. As JSON, each is an object on a line of its own, with `time`,
-`level` and `message`, for programs that collect logs. In a file, each line of text has its date, time and level.
+As text, lines about the state of the run (where it listens, where its state is, that it is ready) are printed
+unchanged, and warnings are prefixed with their time and level. As JSON, each line is an object with `time`, `level` and
+`message`, for programs that collect logs. In a file, each line of text is prefixed with its date, time and level.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FORMATS = ("text", "json")
 
 
 class Level(IntEnum):
-    """How much a line matters."""
+    """The severity of a line."""
 
     DEBUG = 10
     INFO = 20
@@ -34,7 +34,7 @@ class Level(IntEnum):
 
     @property
     def mark(self) -> str:
-        """Return the level as it stands in a line of text, always as wide."""
+        """Return the level as shown in a line of text, padded to a fixed width."""
         return f"{'WARN' if self is Level.WARNING else self.name:<5}"
 
 
@@ -43,12 +43,12 @@ _COLOURS = {Level.WARNING: "yellow", Level.ERROR: "red"}
 
 
 class Log:
-    """Tells what happens in a run, as one person or program likes to read it.
+    """Writes the log of a run in one format.
 
     Args:
-        level: What matters less is not told.
-        as_json: Write objects instead of text.
-        file: Write each line to the end of this file as well. It is opened for each line, so it can be moved away.
+        level: The minimum level.
+        as_json: Write JSON objects instead of text.
+        file: Also append each line to this file. It is opened for each line, so it can be rotated.
 
     Raises:
         OSError: The file cannot be written.
@@ -59,32 +59,32 @@ class Log:
         self._as_json = as_json
         self._file = file
         self.always: Collection[str] = ()
-        """Texts that are told at any level."""
+        """Texts that are logged at any level."""
         self._file_fails = False
         if file is not None:
             _append(file, b"")
 
     def debug(self, text: str) -> None:
-        """Tell something that is of use when looking for a mistake."""
+        """Log something that helps with debugging."""
         self._tell(Level.DEBUG, text)
 
     def info(self, text: str) -> None:
-        """Tell how the run is doing."""
+        """Log the progress of the run."""
         self._tell(Level.INFO, text)
 
     def warning(self, text: str) -> None:
-        """Tell what somebody should know of; what the application has printed is passed on as it is."""
+        """Log a warning; output printed by the application is passed on unchanged."""
         self._tell(Level.INFO if isinstance(text, Printed) else Level.WARNING, text)
 
     def last_words(self, text: str) -> None:
-        """Warn from a signal handler: past `sys.stderr`, which may be in the middle of another line."""
+        """Warn from a signal handler, bypassing `sys.stderr`, which may be in the middle of another line."""
         line = self._line(Level.WARNING, text, datetime.now().astimezone())
         with suppress(OSError):
             os.write(2, click.unstyle(line).encode(errors="backslashreplace") + b"\n")
 
     @contextmanager
     def telling_errors(self) -> Iterator[None]:
-        """Have an error that ends the command in the log, too; as JSON, it is told there alone."""
+        """Also log an error that ends the command; as JSON, it is only logged."""
         try:
             yield
         except click.ClickException as error:
@@ -103,7 +103,7 @@ class Log:
         to_screen = text if printed and not self._as_json else self._line(level, text, now)
         try:
             click.echo(to_screen, err=printed or level >= Level.WARNING)
-        finally:  # Also where nobody reads the screen any more.
+        finally:  # Even if standard output or standard error is closed.
             self._write_to_file(level, text, now)
 
     def _line(self, level: Level, text: str, now: datetime) -> str:
@@ -122,7 +122,7 @@ class Log:
         try:
             _append(self._file, line.encode(errors="backslashreplace") + b"\n")
         except OSError as error:
-            # A run does not stop for it. Once is enough to say it.
+            # The run continues. The failure is reported once.
             if not self._file_fails:
                 self._file_fails = True
                 why = f"The log file {self._file} cannot be written: {error.strerror}. The application goes on."
@@ -137,7 +137,7 @@ def _as_json(level: Level, text: str, now: datetime) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text without colours, and a line about a run without the space that aligns it with others.
+    """Return a text without colours, and without the padding that aligns lines about a run.
 
     >>> _plain("  state in    /var/lib/words")
     'state in /var/lib/words'
@@ -146,7 +146,7 @@ def _plain(text: str) -> str:
 
 
 def _append(file: Path, data: bytes) -> None:
-    """Write to the end of a file with one call, so that lines of several threads do not mix."""
+    """Append to a file with a single call, so that lines of several threads are not mixed."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, data)

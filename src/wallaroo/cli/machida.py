@@ -43,7 +43,7 @@ _ARGUMENTS, _UNKNOWN = "wallaroo.arguments", "wallaroo.unknown"
 
 
 class _Machida(click.Command):
-    """Notes which arguments are for the application: all, without the `--` in front of those that are its own."""
+    """Records the application's arguments: all of them, without the `--` in front of its own."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own, behind = split_arguments(args)
@@ -196,7 +196,7 @@ def _find_application(context: click.Context) -> tuple[Program, Setup]:
 
 
 def _run_logged(context: click.Context, find: Callable[[click.Context], tuple[Program, Setup]]) -> None:
-    """Find the application and run it; tell everything, also why it ends, as the options say."""
+    """Find the application and run it; log everything, including why it ends, as the options specify."""
     with plain_errors(exit_codes=True):
         run_log = log_from(context.params)
     with run_log.telling_errors(), said_through(run_log.warning), plain_errors(exit_codes=True):
@@ -206,11 +206,11 @@ def _run_logged(context: click.Context, find: Callable[[click.Context], tuple[Pr
 
 def run_application(program: Program, setup: Setup, given: dict[str, Any], run_log: Log) -> None:
     """Build the application and run it until it is stopped."""
-    os.umask(0o077)  # What is written holds users' messages and states.
+    os.umask(0o077)  # The files contain users' messages and states.
     application = loading.build(setup, list(program.arguments))
     loading.refuse_unsavable_states(application, setup)
     check_packages()
-    from wallaroo.engine.run import READY, Run  # noqa: PLC0415 - what --help and mistakes do not need
+    from wallaroo.engine.run import READY, Run  # noqa: PLC0415 - not needed for --help and usage errors
 
     run_log.always = {READY}
     if given.get("log_level") == "debug":
@@ -255,7 +255,7 @@ def _run_options(application: str, given: dict[str, Any]) -> RunOptions:
 
 
 def _master(master: str, workers: int | None) -> str:
-    """Return the master to use: more workers than cores were asked for on purpose."""
+    """Return the master to use: an explicit number of workers may exceed the number of cores."""
     return f"local[{workers}]" if workers and master == "local[*]" else master
 
 
@@ -266,9 +266,9 @@ def _refuse_misspelled(context: click.Context, program: ModuleType) -> None:
 
 
 def _stop_on_signals(run_log: Log) -> Stop:
-    """Return what SIGINT and SIGTERM set off: finish what is under way; at the second signal, at once.
+    """Return the stop request that SIGINT and SIGTERM set: finish pending work; after a second signal, stop at once.
 
-    A third ends the process where it is, and what it has started with it: the next run goes on as after a crash.
+    A third signal kills the process and its children; the next run recovers as after a crash.
     """
     from wallaroo.engine.run import Stop  # noqa: PLC0415
 
@@ -293,7 +293,7 @@ def _stop_on_signals(run_log: Log) -> Stop:
 
 
 def run_script(application_setup: Callable[[list[str]], Any], args: Sequence[str] | None = None) -> None:
-    """Run an application from a script of the user's own; see `wallaroo.run`."""
+    """Run an application from a user's own script; see `wallaroo.run`."""
     refuse_to_run_while_imported()
     arguments = list(sys.argv[1:] if args is None else args)
 
@@ -305,7 +305,7 @@ def run_script(application_setup: Callable[[list[str]], Any], args: Sequence[str
     try:
         with main.make_context("machida", arguments) as context:
             _run_logged(context, find)
-    except click.exceptions.Exit as asked:  # --help and --version end like this.
+    except click.exceptions.Exit as asked:  # Raised by --help and --version.
         sys.exit(asked.exit_code)
     except click.ClickException as error:
         error.show()

@@ -1,7 +1,8 @@
-"""Options that are misspelled: an option that `machida` does not know may be the application's, or a mistake.
+"""Misspelled options: an option unknown to `machida` may belong to the application, or be a mistake.
 
-An option that looks like one of machida's is refused, because the run would go on without what it asks for, such as a
-directory for its state. It is the application's own where the program's source has it, or where it stands behind `--`.
+An option similar to one of machida's is refused, because the run would otherwise continue without what it asks for,
+such as a directory for its state. It is the application's own if the program's source contains it, or if it comes after
+`--`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from types import ModuleType
 import click
 
 _CLOSE = 0.85
-"""How alike two options are of which one is taken for the other. One letter of ten makes 0.9."""
+"""The minimum similarity for one option to be taken for another. One letter of ten makes 0.9."""
 END_OF_OPTIONS = "--"
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return what machida looks at, and what is behind `--`, which is the application's alone.
+    """Return the arguments that machida parses, and those after `--`, which are for the application only.
 
     >>> split_arguments(["--name", "a", "--", "--reste", "--"])
     (['--name', 'a'], ['--reste', '--'])
@@ -34,12 +35,12 @@ def refuse_misspelled(unknown: Iterable[str], known: Sequence[str], program: Mod
     """Refuse an option that is probably a misspelling of a known one.
 
     Args:
-        unknown: Arguments that are no options of machida's.
+        unknown: Arguments that are not machida's options.
         known: Options of machida's.
-        program: The module of the application, whose source may have the option.
+        program: The application's module, whose source may contain the option.
 
     Raises:
-        click.UsageError: One of them is close to a known option, and the program does not have it.
+        click.UsageError: One of them is similar to a known option, and the program does not contain it.
     """
     for argument in unknown:
         option = argument.partition("=")[0]
@@ -51,7 +52,7 @@ def refuse_misspelled(unknown: Iterable[str], known: Sequence[str], program: Mod
 
 
 def close_to(option: str, known: Sequence[str]) -> str | None:
-    """Return the known option that this one is probably meant to be, None if it is like none of them.
+    """Return the known option that this one is probably meant to be, or None if it is similar to none.
 
     >>> close_to("--resilence-dir", ["--name", "--resilience-dir"]), close_to("--in", ["--name", "--reset"])
     ('--resilience-dir', None)
@@ -60,13 +61,13 @@ def close_to(option: str, known: Sequence[str]) -> str | None:
 
 
 def _has(program: ModuleType, option: str) -> bool:
-    """Tell whether the source of a program, or of a module beside it, has an option."""
+    """Return whether the source of a program, or of a module next to it, contains an option."""
     pattern = re.compile(re.escape(option).encode() + rb"(?![\w-])")
     return any(pattern.search(_source(file)) for file in _files_of(program))
 
 
 def _files_of(program: ModuleType) -> set[Path]:
-    """Return the files of a program's modules: those in its own folder that have been imported."""
+    """Return the files of a program's modules: the imported ones in its own folder."""
     files = [getattr(module, "__file__", None) for module in (program, *sys.modules.copy().values())]
     paths = [Path(file) for file in files if file]
     return {path for path in paths if path.suffix == ".py" and path.parent == paths[0].parent}

@@ -1,4 +1,4 @@
-"""Addresses and connections for the commands: `host:port` in, a connected or a listening socket out."""
+"""Addresses and connections for the commands: parses `host:port`, and connects or listens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TRY_SECONDS = 5.0
 
 
 class Address(NamedTuple):
-    """A host and a port, written `host:port`, or `[host]:port` where the host itself contains colons.
+    """A host and a port, written `host:port`, or `[host]:port` if the host itself contains colons.
 
     >>> str(Address("127.0.0.1", 7010)), str(Address("::1", 7010))
     ('127.0.0.1:7010', '[::1]:7010')
@@ -33,7 +33,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """Return the address that `text` names.
+    """Return the address that `text` denotes.
 
     >>> parse_address("127.0.0.1:7010")
     Address(host='127.0.0.1', port=7010)
@@ -59,7 +59,7 @@ class AddressType(click.ParamType[Address]):
     name = "address"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Address:
-        """Return the address, or let the command refuse it."""
+        """Return the address, or report a usage error."""
         if isinstance(value, Address):
             return value
         try:
@@ -69,7 +69,7 @@ class AddressType(click.ParamType[Address]):
 
 
 def connect(address: Address, *, retry: float, on_wait: Callable[[], None] = lambda: None) -> socket.socket:
-    """Connect to `address`, trying for `retry` seconds; `on_wait` is called once, before the second try."""
+    """Connect to `address`, retrying for `retry` seconds; `on_wait` is called once, before the second attempt."""
     deadline = time.monotonic() + retry
     waiting = False
     while True:
@@ -93,7 +93,7 @@ def connect(address: Address, *, retry: float, on_wait: Callable[[], None] = lam
 
 
 def listen(address: Address) -> socket.socket:
-    """Return a socket that listens on `address`; port 0 picks a free one."""
+    """Return a socket that listens on `address`; port 0 picks a free port."""
     try:
         family, kind, protocol, _, resolved = socket.getaddrinfo(
             *address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -114,7 +114,7 @@ def listen(address: Address) -> socket.socket:
 
 
 def address_of(listener: socket.socket) -> Address:
-    """Return where `listener` really listens."""
+    """Return the address that `listener` is bound to."""
     host, port = listener.getsockname()[:2]
     return Address(host, port)
 
@@ -128,22 +128,22 @@ def _reason(error: OSError) -> str:
 
 
 _PIECE = 1 << 16
-# After so long somebody is told what is being waited for.
+# After this long the user is told what is being waited for.
 _MOMENT_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
 _PAUSE_SECONDS = 0.01
 
 
 class NotConfirmedError(WallarooError):
-    """Messages were handed over, and nobody knows how many of them were accepted."""
+    """Messages were sent, but it is not known how many of them were accepted."""
 
     exit_code = 8
 
 
 def has_ended(connection: socket.socket) -> bool:
-    """Tell whether the receiver has ended its side already; the connection does not block afterwards.
+    """Return whether the receiver has already closed its side; the connection is non-blocking afterwards.
 
-    An end that comes before our own says nothing of what was sent. What the receiver has said before it is dropped.
+    A close before our own says nothing about what was sent. Data the receiver sent before it is dropped.
 
     Raises:
         OSError: The connection broke.
@@ -157,10 +157,10 @@ def has_ended(connection: socket.socket) -> bool:
 
 
 def end_stream(connection: socket.socket, *, within: float | None, on_wait: Callable[[], None]) -> bool:
-    """Say that nothing follows, and wait for the receiver to close; tell whether it has, `within` so many seconds.
+    """Shut down sending, and wait for the receiver to close; return whether it did so `within` this many seconds.
 
-    None means: as long as it takes, for a source that cannot keep up may leave its senders waiting for long. `on_wait`
-    is called once, if that takes more than a moment.
+    None means no limit, because a source that cannot keep up may keep its senders waiting for a long time. `on_wait` is
+    called once if it takes more than a moment.
 
     Raises:
         OSError: The connection broke.
@@ -170,7 +170,7 @@ def end_stream(connection: socket.socket, *, within: float | None, on_wait: Call
     started = time.monotonic()
     told = closed = False
     while not closed or unacknowledged(connection):
-        # One that closed too early answers with a reset, which comes after the end of its stream and is not read.
+        # A receiver that closed too early answers with a reset, which follows the end of its stream and is not read.
         raise_if_broken(connection)
         waited = time.monotonic() - started
         if within is not None and waited >= within:
@@ -187,7 +187,7 @@ def end_stream(connection: socket.socket, *, within: float | None, on_wait: Call
 
 
 def _has_closed(connection: socket.socket) -> bool:
-    """Wait a little for the end of what the receiver sends."""
+    """Wait briefly for the end of the receiver's stream."""
     try:
         return not connection.recv(_PIECE)
     except TimeoutError:

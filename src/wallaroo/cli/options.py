@@ -1,4 +1,4 @@
-"""Options of the commands: their types, their checks, and the flags of the original that are accepted as they are."""
+"""Options of the commands: their types, their checks, and the flags of the original that are accepted unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _size(least: int, most: int | None = None) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
-    """Return a callback that reads sizes such as 64MiB, from `least` to `most` bytes."""
+    """Return a callback that parses sizes such as 64MiB, from `least` to `most` bytes."""
 
     def read(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
         if text is None:
@@ -54,7 +54,7 @@ _LESS = dict.fromkeys(("max_message_size", "max_unfinished"), ", or what there i
 
 
 def limit_options(command: Command) -> Command:
-    """Add the options to a command."""
+    """Add the options for limits to a command."""
     usual = Limits()
     for name, (callback, meaning) in reversed(_SIZES.items()):
         command = click.option(
@@ -74,7 +74,7 @@ def limit_options(command: Command) -> Command:
 
 
 def limits_from(given: dict[str, Any]) -> Limits:
-    """Return the limits that a command was given.
+    """Return the limits given to a command.
 
     >>> limits_from({"max_connections": 5, "max_log": None}).max_connections
     5
@@ -93,7 +93,7 @@ _HEAP = "spark.driver.memory"
 
 
 def master_url(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    """Check what `--master` was given."""
+    """Check the value of `--master`."""
     if not _MASTERS.fullmatch(value):
         raise click.BadParameter(
             f"{value!r} is no Spark to run on. Write local[*] for this machine, local[4] for four of its cores, or "
@@ -105,7 +105,7 @@ def master_url(_context: click.Context, _parameter: click.Parameter, value: str)
 def setting(
     _context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Cut what `--spark-conf` was given into keys and values."""
+    """Split the values of `--spark-conf` into keys and values."""
     return tuple(_key_and_value(text) for text in values)
 
 
@@ -161,7 +161,7 @@ MEANINGLESS = {*_WITH_VALUE, *_SWITCHES}
 
 
 def original_flags(command: Command) -> Command:
-    """Add the original's flags to a command, hidden from the list of options in its help text."""
+    """Add the original's flags to a command, hidden from its help text."""
     for flags, is_flag in ((_WITH_VALUE, False), (_SWITCHES, True)):
         for long, short in flags.items():
             names = (long, short) if short else (long,)
@@ -170,7 +170,7 @@ def original_flags(command: Command) -> Command:
 
 
 def acknowledged(given: dict[str, Any]) -> str:
-    """Return the flags in use that mean nothing here, for one line to the user.
+    """Return the given flags that have no effect here, for one line to the user.
 
     >>> acknowledged({"metrics": "127.0.0.1:5001", "cluster_initializer": True, "data": None})
     '--metrics, --cluster-initializer'
@@ -180,7 +180,7 @@ def acknowledged(given: dict[str, Any]) -> str:
 
 
 def log_options(command: Command) -> Command:
-    """Add the options that say what is told, how, and where."""
+    """Add the options for what is logged, how, and where."""
     for option in reversed(
         [
             click.option(
@@ -212,10 +212,10 @@ def log_options(command: Command) -> Command:
 
 
 def log_from(given: dict[str, Any]) -> Log:
-    """Return the log that a command was asked for.
+    """Return the log that the options ask for.
 
     Raises:
-        OSError: The file for it cannot be written.
+        OSError: The log file cannot be written.
     """
     return Log(
         LEVELS["warning" if given.get("log_level") == "warn" else given.get("log_level") or "info"],
@@ -225,7 +225,7 @@ def log_from(given: dict[str, Any]) -> Log:
 
 
 def policy(_context: click.Context, _parameter: click.Parameter, value: str) -> OnError:
-    """Check what `--on-error` was given."""
+    """Check the value of `--on-error`."""
     try:
         return OnError.parse(value)
     except ValueError as error:
@@ -237,7 +237,7 @@ _SECONDS = {"": 1e-9, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0,
 
 
 def parse_duration(text: str) -> float:
-    """Return a span of time in seconds; a number alone has nanoseconds, as in the original.
+    """Return a duration in seconds; a number without a unit is in nanoseconds, as in the original.
 
     >>> parse_duration("1.5min"), parse_duration("250ms"), parse_duration("1000000000")
     (90.0, 0.25, 1.0)
@@ -249,7 +249,7 @@ def parse_duration(text: str) -> float:
 
 
 def time_between_commits(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
-    """Read the option with the time between commits (a callback of click's)."""
+    """Parse the option for the time between commits (a click callback)."""
     if text is None:
         return None
     try:

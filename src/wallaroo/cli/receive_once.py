@@ -1,7 +1,7 @@
-"""What `wallaroo receive --effectively-once` does with framed blocks: each is written once, as a whole.
+"""Implements `wallaroo receive --effectively-once` for framed blocks: each is written exactly once, as a whole.
 
-Which blocks have come is remembered together with how long the output was then. A block counts when that record is
-written: what is in the output behind the recorded length, after a crash, is cut off again.
+The received blocks are recorded together with the length of the output after them. A block counts once that record is
+written: after a crash, output beyond the recorded length is truncated.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _PIECE = 1 << 20
 
 
 class NotABlockError(WallarooError):
-    """What came is not a framed block."""
+    """The received data is not a framed block."""
 
 
 class Record:
-    """Which block of each stream came last, and how long the output is with it; in a file, if there is one."""
+    """The last block received of each stream, and the length of the output with it; in a file, if given."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
@@ -53,11 +53,11 @@ class Record:
             ) from error
 
     def has(self, stream: bytes, block: int) -> bool:
-        """Tell whether a block has come: those of a stream come in order."""
+        """Return whether a block has been received: those of a stream arrive in order."""
         return self._last.get(stream.hex(), -1) >= block
 
     def add(self, stream: bytes, block: int, length: int) -> None:
-        """Write down that a block has come, with which the output is so long."""
+        """Record a block as received, with the length of the output after it."""
         blocks = {**self._last, stream.hex(): block}
         if self._path is not None:
             write_atomically(self._path, json.dumps({"length": length, "batches": blocks}, indent=2) + "\n")
@@ -65,10 +65,10 @@ class Record:
 
 
 class BlockOutput:
-    """Writes blocks, each once, as a whole.
+    """Writes blocks, each exactly once, as a whole.
 
-    `file` is the descriptor behind `write` if what was written can be taken back: then the file is made as long as the
-    record says, and goes on behind the last block that counts.
+    `file` is the descriptor behind `write` if it can be truncated: the file is then cut to the recorded length, and
+    continues after the last block that counts.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class BlockOutput:
         self._cut()
 
     def take(self, stream: bytes, block: int, body: IO[bytes]) -> int:
-        """Write a block if it has not come before; return how many messages were written."""
+        """Write a block if it was not received before; return how many messages were written."""
         if self._record.has(stream, block):
             self.repeats += 1
             return 0
@@ -123,13 +123,13 @@ class BlockOutput:
         return size, messages + reading.end()
 
     def _cut(self) -> None:
-        """Take away from a file what is behind the last block that counts."""
+        """Truncate a file after the last block that counts."""
         if self._file is not None:
             os.ftruncate(self._file, self._record.length)
 
 
 class Blocks:
-    """The framed blocks of one connection: kept back until they are complete, handed over, and then confirmed."""
+    """The framed blocks of one connection: buffered until complete, written, and then confirmed."""
 
     def __init__(self, output: BlockOutput, connection: socket.socket) -> None:
         self._output = output
@@ -140,7 +140,7 @@ class Blocks:
         self._answers = bytearray()
 
     def take(self, piece: memoryview, room: int | None) -> tuple[Data, int]:
-        """Take bytes as they come; blocks are written as they become complete, so there is nothing to pass on."""
+        """Take received bytes; complete blocks are written at once, so there is nothing to pass on."""
         messages = 0
         while piece and (room is None or messages < room):
             piece = self._to_header(piece) if self._body is None else self._to_body(piece)
@@ -150,25 +150,25 @@ class Blocks:
 
     def settle(self) -> None:
         """Confirm the blocks that have been written."""
-        # A sender that does not hear it sends the block again, on a new connection.
+        # A sender that does not get the confirmation sends the block again, on a new connection.
         with contextlib.suppress(OSError):
             self._connection.send(self._answers)
         self._answers.clear()
 
     def end(self) -> int:
-        """Drop a block that did not become complete."""
+        """Drop an incomplete block."""
         if self._body is not None:
             self._body.close()
         return 0
 
     def missing(self) -> int:
-        """Return how many bytes the block that has begun still lacks at least; 0 between two blocks."""
+        """Return the minimum number of bytes missing from the current block; 0 between two blocks."""
         return self._missing or (HEADER.size - len(self._header) if self._header else 0)
 
     def _to_header(self, piece: memoryview) -> memoryview:
         wanted = HEADER.size - len(self._header)
         self._header += piece[:wanted]
-        # Looked at as soon as there is a byte: one who does not know of frames may send just a few.
+        # Checked from the first byte on: a sender without framing may send only a few bytes.
         if not (self._header.startswith(MAGIC) or MAGIC.startswith(self._header)):
             raise NotABlockError(
                 f"what came is not a framed block: it begins with {bytes(self._header[:8])!r}. "
@@ -198,7 +198,7 @@ class Blocks:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Keep signals back, so that what belongs together is done together."""
+    """Block signals, so that related changes are made together."""
     signals = {signal.SIGINT, signal.SIGTERM}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:

@@ -1,4 +1,4 @@
-"""How `wallaroo receive` tells the messages of a stream apart."""
+"""How `wallaroo receive` splits a stream into messages."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ Data = bytes | memoryview
 
 
 class Reading(Protocol):
-    """How the messages of one connection are told apart; `room` is how many more may come, None for any."""
+    """Splits the stream of one connection into messages; `room` is how many more are wanted, None for any number."""
 
     def take(self, piece: memoryview, room: int | None) -> tuple[Data, int]:
         """Return what to pass on of a piece of the stream, and how many messages end in it."""
 
     def settle(self) -> None:
-        """Do what remains to be done when what was taken has been counted and passed on."""
+        """Complete the processing after what was taken has been counted and passed on."""
 
     def end(self) -> int:
-        """Return how many messages (none or one) end because the stream does."""
+        """Return how many messages (none or one) are completed by the end of the stream."""
 
     def missing(self) -> int:
-        """Return how many bytes the stream lacks at least, so that its last message is complete."""
+        """Return the minimum number of bytes missing from the last message."""
 
 
 class Lines:
-    """A stream without headers: passed on as it is, its lines only counted."""
+    """A stream without headers: passed on unchanged, its lines only counted."""
 
     def __init__(self) -> None:
         self._inside_line = False
 
     def take(self, piece: memoryview, room: int | None) -> tuple[Data, int]:
-        """Return the piece, up to the last line that there is room for, and the number of its lines."""
-        # Counting in the buffer itself runs at memory speed; taking the lines apart would not.
+        """Return the piece, up to the last line that is still wanted, and the number of its lines."""
+        # Counting in the buffer itself runs at memory speed; splitting the lines would not.
         buffer = piece.obj
         assert isinstance(buffer, bytearray)
         count = buffer.count(b"\n", 0, len(piece))
@@ -48,35 +48,35 @@ class Lines:
         return piece, count
 
     def settle(self) -> None:
-        """Do nothing: nobody waits for a word about lines."""
+        """Do nothing: lines are not confirmed."""
 
     def end(self) -> int:
-        """Count a last line without an end."""
+        """Count a last line without a newline."""
         return int(self._inside_line)
 
     def missing(self) -> int:
-        """Miss nothing: a stream of lines can end anywhere."""
+        """Return 0: a stream of lines can end anywhere."""
         return 0
 
 
 class Frames:
-    """A stream of frames: passed on without their headers, one on each line."""
+    """A stream of frames: passed on without headers, one per line."""
 
     def __init__(self, framing: Framing) -> None:
         self._splitter = FrameSplitter(framing)
 
     def take(self, piece: memoryview, room: int | None) -> tuple[Data, int]:
-        """Return the messages that are complete now, a line each, and their number."""
+        """Return the messages that are now complete, one per line, and their number."""
         messages = self._splitter.feed(piece)[:room]
         return b"".join([message + b"\n" for message in messages]), len(messages)
 
     def settle(self) -> None:
-        """Do nothing: nobody waits for a word about frames."""
+        """Do nothing: frames are not confirmed."""
 
     def end(self) -> int:
-        """Count nothing: a frame that is not complete is no message."""
+        """Return 0: an incomplete frame is not a message."""
         return 0
 
     def missing(self) -> int:
-        """Return how many bytes the frame that has begun still lacks at least."""
+        """Return the minimum number of bytes missing from the current frame."""
         return self._splitter.missing()

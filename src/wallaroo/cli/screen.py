@@ -1,7 +1,7 @@
-"""What the commands show: numbers, closing lines, errors and a progress bar, the same everywhere.
+"""The commands' output for the user: numbers, closing lines, errors and a progress bar, the same everywhere.
 
-Everything goes to standard error: standard output belongs to the data. Rich is imported where it is used, so
-that a command that shows nothing starts quickly.
+Everything goes to standard error: standard output is for data. Rich is imported only when used, so that a command
+without such output starts quickly.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REFRESH_SECONDS = 0.1
 
 
 def rate(number: int, noun: str, seconds: float) -> str:
-    """Return how many came each second, or nothing where that says nothing.
+    """Return the rate per second, or an empty string if it would be meaningless.
 
     >>> rate(3000, "message", 1.5), rate(0, "message", 0.0)
     (', 2,000 messages/s', '')
@@ -40,7 +40,7 @@ _notices: list[Notice] = []
 
 
 def say(text: str) -> None:
-    """Print a line for the person at the screen, or have it told as `said_through` says."""
+    """Print a line for the user, or pass it to the notice set by `said_through`."""
     if _notices:
         _notices[-1](text)
     else:
@@ -49,7 +49,7 @@ def say(text: str) -> None:
 
 @contextmanager
 def said_through(notice: Notice) -> Iterator[None]:
-    """Have `say` tell everything through `notice` for the time of a `with` block."""
+    """Pass everything that `say` gets to `notice` inside this context."""
     _notices.append(notice)
     try:
         yield
@@ -59,9 +59,9 @@ def said_through(notice: Notice) -> Iterator[None]:
 
 @contextmanager
 def plain_errors(*, exit_codes: bool = False) -> Iterator[None]:
-    """End the command with one plain line where Wallaroo or the system refuses something.
+    """End the command with a one-line error if Wallaroo or the system refuses something.
 
-    The exit code is 1, or, with `exit_codes`, that of the error's kind.
+    The exit code is 1, or, with `exit_codes`, that of the kind of error.
     """
     try:
         yield
@@ -72,28 +72,28 @@ def plain_errors(*, exit_codes: bool = False) -> Iterator[None]:
 
 
 _READER_GONE = 128 + signal.SIGPIPE
-"""What a shell says of a command that a broken pipe has ended."""
+"""The exit code that a shell reports for a command ended by a broken pipe."""
 
 
 @contextmanager
 def ends_with_reader() -> Iterator[None]:
-    """End the command quietly when nobody reads its output any more, as in `wallaroo ... | head`.
+    """End the command quietly when its output is closed, as in `wallaroo ... | head`.
 
-    The exit code is the one that other commands end with then.
+    The exit code is that of other commands in this case.
     """
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # What is left in the buffer would fail once more when Python ends.
+        # Flushing what is left in the buffer would fail again when Python exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(_READER_GONE)
 
 
 def refuse(text: str, exit_code: int = 1) -> NoReturn:
-    """End the command with `text` as its error."""
+    """End the command with `text` as its error message."""
     refusal = click.ClickException(text)
-    refusal.exit_code = exit_code  # type: ignore[misc] # Click reads it from the object, whatever it declares.
+    refusal.exit_code = exit_code  # type: ignore[misc] # Click reads it from the instance.
     raise refusal
 
 
@@ -101,10 +101,10 @@ def refuse(text: str, exit_code: int = 1) -> NoReturn:
 def progress_bar(
     title: str, noun: str, total: int | None, *, visible: bool = True
 ) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on standard error for the time of a `with` block.
+    """Show a progress bar on standard error inside this context.
 
-    Yields the function to call with how much of `total` is done and how many messages that were. Without a
-    terminal nothing is shown.
+    Yields a function to call with the amount of `total` that is done and the number of messages. Without a terminal
+    nothing is shown.
     """
     if not (visible and sys.stderr.isatty()):
         yield lambda _done, _messages: None
@@ -154,7 +154,7 @@ def drawing_for_screen(application: Application) -> str:
 
 
 def in_encoding(drawing: str, encoding: str) -> str:
-    """Return a drawing in characters that an encoding has.
+    """Return a drawing with characters outside an encoding replaced.
 
     >>> in_encoding("│ split ╞══▶│ café │", "ascii"), in_encoding("│ café │", "utf-8")
     ('| split +==>| caf? |', '│ café │')
@@ -167,7 +167,7 @@ def in_encoding(drawing: str, encoding: str) -> str:
 
 
 def coloured(drawing: str) -> str:
-    """Return a drawing with its names in bold and its lines stepping back behind the text."""
+    """Return a drawing with its names in bold and its lines dimmed."""
     lines = drawing.split("\n")
     shown = []
     for before, line in zip(["", *lines], lines, strict=False):

@@ -1,7 +1,7 @@
-"""What `wallaroo send` sends: the lines or frames of a file.
+"""The input of `wallaroo send`: the lines or frames of a file.
 
-A chain of generators reads pieces of the input, cuts them into messages, limits and paces them. Nothing but the piece
-in hand is kept in memory.
+A chain of generators reads pieces of the input, splits them into messages, limits and paces them. Only the current
+piece is kept in memory.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from wallaroo.sizes import plural
 
 STDIN = 0
 _PIECE = 1 << 20
-# Where messages are due more often than this, those of one interval go out in one write.
+# If messages are due more often than this, those of one interval are sent in one write.
 _PACE_SECONDS = 0.002
 
 Batch = list[bytes]
-"""Messages as they go over the wire, to be written at once."""
+"""Messages in wire format, to be written together."""
 
 
 def pieces(file: BinaryIO) -> Iterator[bytes]:
-    """Yield what an unbuffered file holds, as it comes."""
+    """Yield the content of an unbuffered file as it is read."""
     while piece := file.read(_PIECE):
         yield piece
 
 
 def lines(stream: Iterable[bytes], *, end: bytes = b"", last_end: bytes = b"") -> Iterator[Batch]:
-    r"""Yield the lines of a stream, with `end` in place of their newlines, and `last_end` where the last one has none.
+    r"""Yield the lines of a stream, with `end` in place of their newlines, and `last_end` if the last one has none.
 
     >>> list(lines([b"to be\nor n", b"ot to be"]))
     [[b'to be'], [b'or not to be']]
@@ -53,11 +53,11 @@ def lines(stream: Iterable[bytes], *, end: bytes = b"", last_end: bytes = b"") -
 def frames(
     stream: Iterable[bytes], framing: Framing | None, *, raw: bool = False, end_last: bool = False
 ) -> Iterator[Batch]:
-    r"""Yield the messages of a stream as they go over the wire.
+    r"""Yield the messages of a stream in wire format.
 
-    Each line becomes a message with a header in front. A `raw` stream consists of such messages already.
-    Without a framing the stream stays as it is, and its lines, newlines included, are the messages; with `end_last`
-    the last of them gets a newline where it has none.
+    Each line becomes a message with a header in front. A `raw` stream already consists of such messages.
+    Without a framing the stream is unchanged, and its lines, including newlines, are the messages; with `end_last`
+    a newline is added to the last one if it has none.
 
     >>> from wallaroo.cli.framing import FRAMINGS
     >>> list(frames([b"to\nbe\n"], FRAMINGS["u8"]))
@@ -107,9 +107,9 @@ def limited(batches: Iterable[Batch], limit: int | None) -> Iterator[Batch]:
 
 
 def paced(batches: Iterable[Batch], rate: float | None) -> Iterator[Batch]:
-    """Yield each message when it is due, `rate` of them a second; None means at once.
+    """Yield each message when it is due, `rate` of them per second; None means without delay.
 
-    The schedule does not wait for the receiver: after a pause that it forced, what is overdue comes at once.
+    The schedule does not wait for the receiver: after a pause caused by it, overdue messages follow without delay.
     """
     if rate is None:
         yield from batches
@@ -133,13 +133,13 @@ def paced(batches: Iterable[Batch], rate: float | None) -> Iterator[Batch]:
 
 @dataclass(frozen=True)
 class Input:
-    """A file, read from the start as often as `repeat` says, or standard input where `path` is None."""
+    """A file, read `repeat` times from the start, or standard input if `path` is None."""
 
     path: Path | None
     repeat: int = 1
 
     def check(self) -> None:
-        """Refuse a standard input that is closed: what is opened next would take its place.
+        """Refuse a closed standard input: the next file opened would get its descriptor.
 
         Raises:
             InputError: It is closed.
@@ -151,7 +151,7 @@ class Input:
         """Yield the pieces of each round.
 
         Raises:
-            InputError: The input cannot be opened, or, as its pieces are taken, read to its end.
+            InputError: The input cannot be opened, or, while its pieces are taken, read to its end.
         """
         for _ in range(self.repeat):
             with self._open() as file:
@@ -159,7 +159,7 @@ class Input:
 
     def _open(self) -> BinaryIO:
         try:
-            # A file without a buffer gives what is there, and does not wait for more.
+            # An unbuffered file returns what is available and does not wait for more.
             return open(STDIN if self.path is None else self.path, "rb", buffering=0, closefd=self.path is not None)
         except OSError as error:
             raise self._unreadable(error) from error
@@ -174,7 +174,7 @@ class Input:
         return InputError(f"{self.path or 'standard input'} cannot be read: {(error.strerror or str(error)).lower()}")
 
     def size(self) -> int | None:
-        """Return how many bytes all rounds have together, None where that is not known beforehand."""
+        """Return the number of bytes in all rounds together, or None if not known in advance."""
         if self.path is None or not self.path.is_file():
             return None
         return self.path.stat().st_size * self.repeat

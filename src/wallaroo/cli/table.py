@@ -1,8 +1,8 @@
-"""Tables that fit the screen: words are never broken, and what matters most is never left out.
+"""Tables that fit the screen: words are never split, and the most important columns are never omitted.
 
-The first columns of a table are always there, and their texts take several lines where need be. Each of the others is
-there if it fits beside them. On a screen that is too narrow even for the first columns, the last of these gets lines of
-its own below the others.
+The first columns of a table are always shown, with their texts on several lines if necessary. Each of the others is
+shown if it fits beside them. On a screen too narrow even for the first columns, the last of these gets lines of its own
+below the others.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import click
 
 _GAP = 2
 _READABLE = 30
-"""So many characters on a line are enough for a text of some length; further columns may take the rest."""
+"""A line length at which a long text is readable; further columns may take the rest."""
 
 
 def screen_width() -> int | None:
-    """Return how many characters fit on a line of the screen, None where the output does not go to one."""
+    """Return the width of the screen in characters, or None if the output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -34,13 +34,13 @@ def table_lines(rows: Sequence[Mapping[str, str]], first: Sequence[str], others:
 def layout(
     rows: Sequence[Mapping[str, str]], first: Sequence[str], others: Sequence[str], width: int | None
 ) -> Iterator[str]:
-    r"""Yield the lines of a table, the first of which has the names of the columns.
+    r"""Yield the lines of a table, the first of which holds the names of the columns.
 
     Args:
-        rows: For each row, its texts by the names of their columns.
-        first: The columns that are always there. The last one takes whatever room there is.
-        others: The columns that are there if they fit.
-        width: How many characters fit on a line; None for as many as there are.
+        rows: For each row, its texts by column name.
+        first: The columns that are always shown. The last one takes the remaining width.
+        others: The columns that are shown if they fit.
+        width: The number of characters on a line; None for no limit.
 
     >>> rows = [{"id": "1", "error": "it went wrong", "key": "words"}]
     >>> for width in (None, 14, 7):
@@ -67,7 +67,7 @@ def layout(
         yield from _below(rows, first[:-1], longest, width)
         return
     readable = max(min(widths[longest], _READABLE), needed[longest])
-    # The long text becomes readable first. Then the others get what they need to be on one line, and it gets the rest.
+    # The long text is made readable first. Then the others get the width they need for one line, and it gets the rest.
     wanted = {longest: readable, **{name: widths[name] for name in first[:-1]}}
     for name, enough in wanted.items():
         needed[name] += max(0, min(enough - needed[name], width - _total(needed)))
@@ -81,7 +81,7 @@ def layout(
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return a text in lines of up to `width` characters; a longer word has a line of its own, and stays whole.
+    """Return a text in lines of up to `width` characters; a longer word gets a line of its own, unsplit.
 
     >>> wrapped("a word, extraordinary", 8)
     ['a word,', 'extraordinary']
@@ -97,7 +97,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def visible(text: str) -> str:
-    r"""Return a text in which no character does anything to a terminal; line breaks and tabs stay.
+    r"""Return a text with control characters escaped, except line breaks and tabs.
 
     >>> visible("red: \x1b[31m")
     'red: \\x1b[31m'
@@ -116,7 +116,7 @@ def _side_by_side(rows: Iterable[Mapping[str, str]], widths: Mapping[str, int]) 
 
 
 def _below(rows: Iterable[Mapping[str, str]], short: Sequence[str], long: str, width: int) -> Iterator[str]:
-    """Yield the lines of rows whose long text has lines of its own."""
+    """Yield the lines of rows whose long text is on lines of its own."""
     yield from wrapped("  ".join(short), width)
     for row in rows:
         yield from wrapped("  ".join(row[name] for name in short), width)
@@ -136,9 +136,9 @@ def _total(widths: Mapping[str, int]) -> int:
 
 
 def _cells(text: str) -> int:
-    """Return how wide a text is on the screen, where some characters take the place of two."""
+    """Return the width of a text on the screen, where some characters take two columns."""
     if text.isascii():
         return len(text)
-    from rich.cells import cell_len  # noqa: PLC0415 - seldom needed
+    from rich.cells import cell_len  # noqa: PLC0415 - rarely needed
 
     return cell_len(text)

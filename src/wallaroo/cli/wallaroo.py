@@ -8,7 +8,7 @@ import click
 
 from wallaroo._version import __version__
 
-# Each command's module is imported only when it is called; its line in the overview stands here.
+# Each command's module is imported only when it is called; its line in the overview is kept here.
 _COMMANDS = {
     "new": "Make the folder of a new application, ready to run.",
     "check": "Draw an application and list its mistakes, without running it.",
@@ -19,7 +19,7 @@ _COMMANDS = {
 
 
 class _CommandsOnDemand(click.Group):
-    """A group whose commands are the `command` objects of the modules beside this one."""
+    """A group whose commands are the `command` objects of the modules in `commands`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature.
         return list(_COMMANDS)

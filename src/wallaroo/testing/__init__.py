@@ -1,8 +1,8 @@
 r"""Runs an application in memory, in this process: for unit tests that take milliseconds.
 
 The topology, the steps, the keys and the states are those of a real run, and so is the code that runs them;
-there is no Spark, no socket and no file. Every message goes all the way before the next one comes, so a run is
-always the same.
+there is no Spark, no socket and no file. Every message is processed to the end before the next one, so a run is
+deterministic.
 
 >>> import wallaroo
 >>> from wallaroo import testing

@@ -1,4 +1,4 @@
-"""The parts of a real run that an application in memory has doubles for: its endpoints, and where errors go."""
+"""The doubles for the parts of a real run that an in-memory application replaces: endpoints and error handling."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class StepError(WallarooError):
 
 
 class Raised(BaseException):
-    """Carries a StepError past everything that handles the exceptions of user code."""
+    """Carries a StepError past all handlers of user code's exceptions."""
 
     def __init__(self, error: StepError) -> None:
         super().__init__(error)
@@ -49,17 +49,17 @@ class Raised(BaseException):
 
 
 class Direct(Outbox):
-    """An outbox that leaves printing alone."""
+    """An outbox that does not capture printed output."""
 
     def capturing(self) -> contextlib.AbstractContextManager[object]:
-        """Print where the test prints."""
+        """Leave printed output to the test."""
         return contextlib.nullcontext()
 
 
 class Raising(Direct):
-    """An outbox that takes no dead letters."""
+    """An outbox that raises errors instead of recording dead letters."""
 
-    def fail(  # noqa: PLR0913 - as `Outbox` has it
+    def fail(  # noqa: PLR0913 - the signature of `Outbox`
         self,
         place: Place,
         message: Any,
@@ -76,51 +76,51 @@ class Raising(Direct):
 
 
 class AtHand:
-    """The message that is being run (`Messages`); it may be decoded already."""
+    """The message being run (`Messages`); it may already be decoded."""
 
     def __init__(self) -> None:
         self._piece: Piece = (0, [])
 
     def put(self, position: int, message: Any) -> None:
-        """Make a message the one at hand."""
+        """Set the current message."""
         self._piece = (position, [message])
 
-    def read(self, source: str, first: int, end: int) -> Iterator[Piece]:  # noqa: ARG002 - there is only this one
-        """Yield the message at hand."""
+    def read(self, source: str, first: int, end: int) -> Iterator[Piece]:  # noqa: ARG002 - there is only one message
+        """Yield the current message."""
         yield self._piece
 
 
 @dataclass
 class Source:
-    """A source that is sent its messages by hand."""
+    """A source whose messages are sent by the test."""
 
     decoder: Decoder
 
 
 @dataclass
 class Sink:
-    """A sink that sends nothing."""
+    """A sink that only records."""
 
     encoder: Encoder
     name: str | None
 
 
 class Feed:
-    """A decoder that lets messages pass which are decoded already."""
+    """A decoder that passes already decoded messages through."""
 
     framing = LINES
-    """Nothing is framed in memory, so it does not matter how."""
+    """Nothing is framed in memory, so the value does not matter."""
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
 
     def decode(self, bs: Any) -> Any:
-        """Return the message."""
+        """Return the message, decoded if it is not decoded already."""
         return self._decoder.decode(bs) if isinstance(bs, bytes) else bs
 
 
 class Recorder:
-    """An encoder that notes what it was given and what it made of it."""
+    """An encoder that records its inputs and results."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -128,7 +128,7 @@ class Recorder:
         self.encoded: list[bytes] = []
 
     def encode(self, data: Any) -> bytes | None:
-        """Encode an output, and note both."""
+        """Encode an output, and record both."""
         self.outputs.append(data)
         encoded = self._encoder.encode(data)
         if encoded is None:

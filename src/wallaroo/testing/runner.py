@@ -1,4 +1,4 @@
-"""The in-memory runner: the engine's own worker, fed by hand."""
+"""The in-memory runner: the engine's own worker, without Spark."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def run(application: Testable, inputs: Inputs, *, encoded: bool = False, args: I
     Args:
         application: A built application, or its `application_setup`.
         inputs: The messages for its only source, or, by name of the pipeline, for several. Bytes go through the
-            decoder; anything else is taken for an already decoded message.
-        encoded: Return what the encoder made of the outputs, instead of the outputs.
-        args: The command line for `application_setup`. Where it is left out, `application_setup` gets as many made-up
-            addresses as it asks for. Addresses are never opened.
+            decoder; anything else is treated as an already decoded message.
+        encoded: Return the encoded outputs instead of the outputs.
+        args: The command line for `application_setup`. If omitted, `application_setup` gets as many made-up addresses
+            as it needs. Addresses are never opened.
 
     Returns:
-        The list of outputs. Of an application with several sinks, or without any, what `run_all` returns; write
-        `run_all` for those, so that type checkers know.
+        The list of outputs. For an application with several sinks, or with none, what `run_all` returns; call `run_all`
+        for those, so that type checkers know.
 
     Raises:
         StepError: User code failed on one of the messages.
@@ -114,12 +114,12 @@ def run_all(application: Testable, inputs: Inputs, *, encoded: bool = False, arg
 
 
 class InMemory:
-    """An application in memory, to be sent messages and looked at step by step.
+    """An application in memory, to which a test sends messages and whose outputs and states it can inspect.
 
     Args:
         application: A built application, or its `application_setup`.
         args: The command line for `application_setup`, as for `run`.
-        strict_keys: Make keys that are not in a step's `partition_keys` errors, as that option of `machida` does.
+        strict_keys: Treat keys that are not in a step's `partition_keys` as errors, like that option of `machida`.
         keep_errors: Collect messages on which user code fails in `errors`, as in a real run, instead of raising a
             `StepError`.
 
@@ -172,7 +172,7 @@ class InMemory:
         """The records of messages that failed, with `keep_errors`."""
 
     def _with_recorders(self, pipeline: Pipeline) -> Pipeline:
-        """Return the pipeline with a source that also takes messages, and sinks that note what they get."""
+        """Return the pipeline with a source that also accepts decoded messages, and sinks that record their outputs."""
         several = len(pipeline.sinks) > 1
         recorders = []
         for number, sink in enumerate(pipeline.sinks):
@@ -185,7 +185,7 @@ class InMemory:
 
     @property
     def sinks(self) -> list[str]:
-        """Return the names of the sinks: their pipelines', with their own or a number where there are several."""
+        """Return the names of the sinks: the pipeline's name, plus the sink's name or number if there are several."""
         return list(self._recorders)
 
     def send(self, messages: Iterable[Any], to: str | None = None) -> Self:
@@ -193,7 +193,7 @@ class InMemory:
 
         Args:
             messages: Bytes, which go through the decoder, or already decoded messages.
-            to: The name of the pipeline; it need not be given if there is only one.
+            to: The name of the pipeline; optional if there is only one.
 
         Returns:
             This application in memory.
@@ -210,7 +210,7 @@ class InMemory:
         return self
 
     def _block_of(self, pipeline: str, message: Any) -> SequencedBlock:
-        """Return the next block, which has nothing but this message."""
+        """Return the next block, which contains only this message."""
         position = self._sent[pipeline]
         self._sent[pipeline] += 1
         self._at_hand.put(position, message)
@@ -219,7 +219,7 @@ class InMemory:
         return block
 
     def _run(self, block: SequencedBlock) -> None:
-        """Take a block through all stages; behind each, the states are committed, so that mistakes are soon found."""
+        """Run a block through all stages; states are committed after each, so that their mistakes surface early."""
         (chunks,) = self._worker.run_first(block, 1)
         unsaved: list[Letter] = []
         for level in range(self._levels):
@@ -239,24 +239,24 @@ class InMemory:
     @overload
     def outputs(self, sink: str | None = None, *, encoded: bool) -> list[Any]: ...
     def outputs(self, sink: str | None = None, *, encoded: bool = False) -> list[Any]:
-        """Tell what a sink got so far.
+        """Return what a sink has received so far.
 
         Args:
-            sink: The name of the sink, one of `sinks`; it need not be given if there is only one.
-            encoded: Whether to return what the encoder made of the outputs, instead of the outputs.
+            sink: The name of the sink, one of `sinks`; optional if there is only one.
+            encoded: Return the encoded outputs instead of the outputs.
 
         Returns:
-            The list, in the order in which the outputs came.
+            The list, in the order of the outputs.
         """
         recorder = self._recorders[self._only(self.sinks, sink, "sink")]
         return list(recorder.encoded if encoded else recorder.outputs)
 
     def state(self, name: str, key: Any = None) -> Any:
-        """Look at one state object.
+        """Return one state object.
 
         Args:
             name: The name of the state.
-            key: The key, where the state has one object for each.
+            key: The key, if the state has one object for each.
 
         Returns:
             The object; None if there is none yet.
@@ -264,7 +264,7 @@ class InMemory:
         return self.states(name).get(key)
 
     def states(self, name: str) -> dict[Any, Any]:
-        """Look at all objects of a state.
+        """Return all objects of a state.
 
         Args:
             name: The name of the state.

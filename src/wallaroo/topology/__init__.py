@@ -1,1 +1,1 @@
-"""The application as plain data: what the builder writes and the engine reads. Knows nothing of Spark."""
+"""The application as plain data: written by the builder, read by the engine. Independent of Spark."""

@@ -1,4 +1,4 @@
-"""From the declarations that a builder or a pipeline wrote down to an application, or to the list of its mistakes."""
+"""Turns the declarations of a builder or a pipeline into an application, or into the list of its mistakes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def assemble(name: Any, declarations: Sequence[tuple[Any, ...]], slips: Iterable
     Args:
         name: The name of the application.
         declarations: The name and the arguments of each call of the builder, in order.
-        slips: Mistakes that the declarations do not show.
+        slips: Mistakes that are not visible in the declarations.
     """
     assembly = _Assembly()
     for method, *arguments in declarations:
@@ -54,8 +54,8 @@ def assemble_lines(name: Any, lines: Iterable[Line], slips: Iterable[str] = ()) 
 
     Args:
         name: The name of the application.
-        lines: What was declared from each source on; the same source may be there several times.
-        slips: Mistakes that the lines do not show; without lines there must be one.
+        lines: The declarations after each source; the same source may occur several times.
+        slips: Mistakes that are not visible in the lines; if there are no lines, there must be one.
     """
     assembly = _Assembly()
     graphs, mistakes = graphs_of(lines)
@@ -90,7 +90,7 @@ def _application(
 
 
 def mistakes_text(name: Any, mistakes: Sequence[str]) -> str:
-    """Return the list of an application's mistakes as users read it."""
+    """Return the list of an application's mistakes, as shown to users."""
     count = "a mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
     lines = "".join(f"\n  - {mistake}." for mistake in mistakes)
     return f"The application {name!r} has {count}:{lines}"
@@ -98,7 +98,7 @@ def mistakes_text(name: Any, mistakes: Sequence[str]) -> str:
 
 @dataclass
 class _Draft:
-    """A pipeline that is being declared. Steps with mistakes are counted but not kept."""
+    """A pipeline being declared. Steps with mistakes are counted but not kept."""
 
     name: str
     source: Any
@@ -108,9 +108,9 @@ class _Draft:
     steps_declared: int = 0
     has_sink: bool = False
     graph: SourceGraph | None = None
-    """How the declarations join, where it was started with `wallaroo.source` and not with a builder."""
+    """How the declarations are connected, if the pipeline was started with `wallaroo.source` instead of a builder."""
     targets: dict[Declaration, Target] = field(default_factory=dict)
-    """What was kept of the declarations of the graph."""
+    """The steps and sinks kept for the declarations of the graph."""
 
     @property
     def chained(self) -> bool:
@@ -125,7 +125,7 @@ class _Draft:
         return Pipeline(self.name, self.source, tuple(self.steps), tuple(self.sinks), ways)
 
     def _onward(self, declaration: Declaration) -> tuple[Target, ...]:
-        """Return where messages go from a declaration, past those that were not kept."""
+        """Return where messages go after a declaration, skipping those that were not kept."""
         assert self.graph is not None
         onward: dict[Target, None] = {}
         for each in self.graph.after[declaration]:
@@ -134,7 +134,7 @@ class _Draft:
 
 
 class _Assembly:
-    """Takes declarations one by one; goes on after a mistake, so that the next ones are found as well."""
+    """Takes declarations one by one; continues after a mistake, so that later mistakes are found as well."""
 
     def __init__(self) -> None:
         self.mistakes: list[str] = []
@@ -145,7 +145,7 @@ class _Assembly:
         self._noted: set[tuple[int, str]] = set()
 
     def take_graph(self, graph: SourceGraph) -> None:
-        """Take a source and all that is behind it."""
+        """Take a source and everything declared after it."""
         self._take_marked(graph.source)
         assert self._open is not None
         self._open.graph = graph
@@ -154,7 +154,7 @@ class _Assembly:
             self._take_marked(declaration)
 
     def _take_marked(self, declaration: Declaration) -> None:
-        # What is wrong with a declaration that several sources share is told once.
+        # A mistake in a declaration that several sources share is reported once.
         self._mark = declaration
         self.take(declaration.method, list(declaration.arguments))
 
@@ -217,7 +217,7 @@ class _Assembly:
             self._open.steps.append(step)
 
     def _keep(self, target: Target) -> None:
-        """Note what became of the declaration at hand, where it is one of a graph."""
+        """Record the step or sinks of the current declaration, if it belongs to a graph."""
         if self._open is not None and self._mark is not None:
             self._open.targets[self._mark] = target
 
@@ -270,13 +270,13 @@ class _Assembly:
             mistakes.extend(validate.key_mistakes(keys, u64=method == "to_state_partition_u64"))
         if mistakes:
             return None
-        # No keys at all would drop every message, so an empty list says the keys are not known yet.
+        # No keys at all would drop every message, so an empty list means that the keys are not known yet.
         u64 = method == "to_state_partition_u64"
         state = State(name, target, bool(partitioning), frozenset(keys) if keys else None, u64)
         return self._shared(state, mistakes)
 
     def _shared(self, state: State, mistakes: list[str]) -> State:
-        """Return the state that already has this name: all steps on one state hold the same object."""
+        """Return the state already declared under this name: all steps on one state hold the same object."""
         if self._open is None:
             return state
         earlier, pipeline = self._states.setdefault(state.name, (state, self._open.name))
@@ -319,13 +319,13 @@ def _key_by(target: Any, mistakes: list[str]) -> KeyBy | None:
 
 
 def _made(target: Any, mistakes: list[str]) -> Any | None:
-    """Return the object that `target` is or makes; only an object can tell its name."""
+    """Return `target`, or an instance of it if it is a class; only an object can return its name."""
     found = list(making_mistakes(target))
     mistakes.extend(found)
     if found:
         return None
     try:
         return instance_of(target)
-    except Exception as error:  # noqa: BLE001 - it is the user's code, and whatever it raises is the user's to read
+    except Exception as error:  # noqa: BLE001 - the user's code may raise anything, and it is reported
         mistakes.append(f"{label(target)}() failed with {type(error).__name__}: {error}")
         return None

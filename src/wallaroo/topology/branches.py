@@ -1,8 +1,8 @@
-"""Pipelines that are chained, continued several times and merged: what was declared behind each source.
+"""Pipelines that are chained, continued several times and merged: the declarations after each source.
 
-A pipeline is kept as lines, each of them from a source to an end. Declarations are told apart by identity: pipelines
-that were made from one another have declarations in common. So the lines of a source together are a graph: where they
-part, a message goes down each branch, and what they have in common is computed once.
+A pipeline is kept as lines, each from a source to an end. Declarations are compared by identity: pipelines derived from
+one another share declarations. Together the lines of a source form a graph: where they diverge, a message follows each
+branch, and what they share is computed once.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ class Declaration:
     arguments: tuple[Any, ...]
 
     def __str__(self) -> str:
-        """Return it in words, as it is named in messages."""
+        """Return it as it is named in messages."""
         given = self.arguments[0] if self.arguments else MISSING
         return self.method if given is MISSING else f"{self.method} {label(given)}"
 
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A source and what was declared after it, up to one end."""
+    """A source and the declarations after it, up to one end."""
 
     source: Declaration
     declarations: tuple[Declaration, ...] = ()
 
     def then(self, declaration: Declaration) -> Line:
-        """Return this line with one more declaration at its end."""
+        """Return this line with one more declaration appended."""
         return replace(self, declarations=(*self.declarations, declaration))
 
     @property
     def name(self) -> str:
-        """Return what to call the source in a message."""
+        """Return how a message names the source."""
         name = self.source.arguments[0]
         return "without a name" if name is MISSING else repr(name)
 
 
 @dataclass(eq=False)
 class SourceGraph:
-    """A source and all that was declared behind it, each declaration once."""
+    """A source and everything declared after it, each declaration once."""
 
     source: Declaration
     after: dict[Declaration, list[Declaration]] = field(default_factory=dict)
-    """What comes next after the source, and after each declaration, in the order in which it was declared."""
+    """The successors of the source and of each declaration, in order of declaration."""
 
     def add(self, line: Line) -> None:
         """Add a line of this source."""
@@ -69,12 +69,12 @@ class SourceGraph:
         self.after.setdefault(here, [])
 
     def before(self, declaration: Declaration) -> list[Declaration]:
-        """Return what leads straight to a declaration."""
+        """Return the direct predecessors of a declaration."""
         return [each for each, following in self.after.items() if declaration in following]
 
     @cached_property
     def declarations(self) -> list[Declaration]:
-        """Return the declarations in the order of the lines, but each behind all that lead to it."""
+        """Return the declarations in the order of the lines, but each after all its predecessors."""
         waiting = [each for each in self.after if each is not self.source]
         ordered = []
         while waiting:
@@ -86,7 +86,7 @@ class SourceGraph:
 
 
 def graphs_of(lines: Iterable[Line]) -> tuple[list[SourceGraph], list[str]]:
-    """Return a graph for each source, and a sentence for each line that is there twice."""
+    """Return a graph for each source, and a sentence for each duplicate line."""
     graphs: dict[Declaration, SourceGraph] = {}
     seen: set[tuple[Declaration, ...]] = set()
     mistakes = []

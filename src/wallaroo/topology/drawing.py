@@ -27,12 +27,12 @@ _SHARED, _OWN = "◆", "◇"
 
 
 def draw(application: Application, width: int = 100) -> str:
-    """Return a drawing of the application that is at most `width` columns wide, which must be 41 or more.
+    """Return a drawing of the application that is at most `width` columns wide; `width` must be 41 or more.
 
-    It may be wider where branches have branches, and `width` leaves too little room for them.
+    It may be wider if branches have branches and `width` leaves too little room for them.
 
-    A double line leaves steps that make any number of outputs of one message. `◆` marks a state that several
-    pipelines share; below the pipelines stands who shares it.
+    A double line leaves steps that output any number of messages for one input. `◆` marks a state that several
+    pipelines share; a legend below the pipelines lists them.
 
     >>> import wallaroo
     >>> @wallaroo.decoder
@@ -76,7 +76,7 @@ def draw(application: Application, width: int = 100) -> str:
 
 
 def _users_of_states(application: Application) -> dict[str, list[tuple[str, str]]]:
-    """Return for each state the pipelines and steps that use it, in the order of declaration."""
+    """Return for each state the pipelines and steps that use it, in order of declaration."""
     users: dict[str, list[tuple[str, str]]] = {}
     for pipeline in application.pipelines:
         for step in pipeline.steps:
@@ -93,7 +93,7 @@ def _legend(state: str, users: list[tuple[str, str]], width: int) -> Iterator[st
 
 
 class _PipelineDrawing:
-    """Draws a pipeline from its source on. What several branches lead to is drawn once, and then only named."""
+    """Draws a pipeline from its source on. The target of several branches is drawn once, and then only named."""
 
     def __init__(self, pipeline: Pipeline, shared: set[str]) -> None:
         self._pipeline = pipeline
@@ -101,11 +101,11 @@ class _PipelineDrawing:
         self._drawn: set[tuple[str, int]] = set()
 
     def blocks(self, room: int) -> list[Block]:
-        """Return the boxes, the last of which may be a fan of branches, for so many columns."""
+        """Return the boxes, the last of which may be a fan of branches, for a width of `room` columns."""
         return [box(source_kind(self._pipeline.source).shown(self._pipeline.source)), *self._after(DECODER, room)]
 
     def _after(self, index: int, room: int, *, many: bool = False) -> list[Block]:
-        """Return what follows a step; `many` if there is a double line to it."""
+        """Return what follows a step; `many` if a double line leads to it."""
         ways = [way for target in self._pipeline.after(index) for way in _one_by_one(target)]
         if not ways:
             text = "○ no sink"
@@ -142,14 +142,14 @@ class _PipelineDrawing:
         return [box(texts, last=True, widest=_widest(room + _TURN_COLUMNS))]
 
     def _is_drawn(self, kind: str, number: int) -> bool:
-        """Tell whether something is drawn already; from now on it is."""
+        """Return whether something is already drawn, and mark it as drawn."""
         drawn = (kind, number) in self._drawn
         self._drawn.add((kind, number))
         return drawn
 
 
 def _one_by_one(target: Target) -> list[Target]:
-    """Return sinks that all get everything as single ones."""
+    """Return sinks that all get every output as separate targets."""
     if isinstance(target, int) or target.choose is not None:
         return [target]
     return [SinkGroup((number,)) for number in target.sinks]
@@ -163,7 +163,7 @@ def _texts(step: Step, shared: set[str]) -> Iterator[str]:
         yield "1 ⇉ many"
     if isinstance(step, StateComputation):
         mark = _SHARED if step.state.name in shared else _OWN
-        # A computation that brings its own state is called as that is.
+        # A state that a computation brings with it has the computation's name.
         if step.state.name == step.name:
             yield f"{mark} {_extent(step.state)}"
         else:
@@ -185,22 +185,22 @@ def _extent(state: State) -> str:
 _WIDEST_TEXT = 28
 _NARROWEST_TEXT = 6
 _FAN_COLUMNS = 7
-"""What a fan in a row of its own takes from the room of its branches."""
+"""The columns that a fan in a row of its own takes from its branches."""
 _TURN_COLUMNS = 3
-"""What the line takes that goes on below."""
+"""The columns of the line that continues below."""
 _ABOVE = "(see above)"
 
 
 def _widest(room: int) -> int:
-    """Return how wide texts may be in a box that begins a row, and from which the line goes on below."""
+    """Return the maximum text width in a box that starts a row and whose line continues below."""
     return max(_NARROWEST_TEXT, min(_WIDEST_TEXT, room - 11))
 
 
 @dataclass(frozen=True)
 class Block:
-    """Lines of one width. The line from the block before comes in at the second of them, and the next goes out there.
+    """Lines of equal width. The connecting line enters and leaves at the second of them.
 
-    `entry` ends the line that comes in; `many` makes the line that goes out a double one.
+    `entry` is the end of the incoming line; `many` makes the outgoing line a double one.
     """
 
     lines: tuple[str, ...]
@@ -214,7 +214,7 @@ class Block:
 
 
 def columns(text: str) -> int:
-    """Return how many columns of a terminal a text takes.
+    """Return how many terminal columns a text takes.
 
     >>> columns("word"), columns("単語"), columns("e\u0301")
     (4, 4, 1)
@@ -225,7 +225,7 @@ def columns(text: str) -> int:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return the words of a text in lines of at most `width` columns; longer words are cut.
+    """Return the words of a text in lines of at most `width` columns; longer words are split.
 
     >>> wrapped("split into words", 10), wrapped("unpronounceable", 8)
     (['split into', 'words'], ['unpronou', 'nceable'])
@@ -242,7 +242,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def _shown(text: str) -> str:
-    """Return the text with a mark in place of what would move the cursor or show nothing."""
+    """Return the text with a placeholder for characters that would move the cursor or show nothing."""
     return "".join(each if each.isprintable() or each.isspace() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
@@ -257,7 +257,7 @@ def _pieces(word: str, width: int) -> Iterator[str]:
 
 
 def box(texts: Iterable[str], *, last: bool = False, many: bool = False, widest: int = _WIDEST_TEXT) -> Block:
-    r"""Return texts in a box; all but the `last` box of a line have a way out of it.
+    r"""Return texts in a box; all but the `last` box of a line have an outgoing connector.
 
     >>> print(*box(["Count Word", "by key"]).lines, sep="\n")
     ╭────────────╮
@@ -275,7 +275,7 @@ def box(texts: Iterable[str], *, last: bool = False, many: bool = False, widest:
 
 
 def fan(blocks: Sequence[Block], *, many: bool = False) -> Block:
-    """Return blocks below each other, all of which the line that comes in (double if `many`) leads to."""
+    """Return blocks stacked vertically, with the incoming line (double if `many`) leading to each of them."""
     lines = []
     last = len(blocks) - 1
     width = max(block.width for block in blocks)
@@ -288,14 +288,14 @@ def fan(blocks: Sequence[Block], *, many: bool = False) -> Block:
 
 
 def as_block(blocks: Sequence[Block], width: int) -> Block:
-    """Return blocks from left to right as a single one, at most `width` columns wide."""
+    """Return blocks from left to right as a single block, at most `width` columns wide."""
     lines = chained(blocks, width)
     widest = max(map(columns, lines))
     return Block(tuple(_filled(line, widest) for line in lines), blocks[0].entry)
 
 
 def chained(blocks: Sequence[Block], width: int) -> list[str]:
-    r"""Return blocks from left to right, joined by lines; where `width` is used up, they go on below.
+    r"""Return blocks from left to right, joined by lines; when `width` is used up, they continue below.
 
     >>> print(*chained([box(["one"]), box(["two"]), box(["three"], last=True)], 24), sep="\n")
     ╭─────╮   ╭─────╮
@@ -319,7 +319,7 @@ def chained(blocks: Sequence[Block], width: int) -> list[str]:
 
 
 def _joined(row: Sequence[Block], before: Block | None) -> list[Sequence[str]]:
-    """Return the blocks of a row with the lines between them, and the line from the row before."""
+    """Return the blocks of a row with the lines between them, and the line from the previous row."""
     parts: list[Sequence[str]] = []
     if before is not None:
         corner = "╘══" if before.many else "╰──"
@@ -331,12 +331,12 @@ def _joined(row: Sequence[Block], before: Block | None) -> list[Sequence[str]]:
 
 
 def _rows(blocks: Sequence[Block], width: int) -> Iterator[list[Block]]:
-    """Yield as many blocks at a time as fit into a row."""
+    """Yield the blocks of each row: as many as fit."""
     row = [blocks[0]]
     used = blocks[0].width
     for number, block in enumerate(blocks[1:], start=2):
         joined = 2 + columns(block.entry) + block.width
-        # All but the last may have to turn to the next row.
+        # Any block but the last may need room for the turn to the next row.
         turn = 0 if number == len(blocks) else 3
         if used + joined + turn > width:
             yield row

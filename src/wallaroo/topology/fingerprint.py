@@ -1,4 +1,4 @@
-"""An application in words, so that two processes that have built it can find out whether it is the same."""
+"""A description of an application by which two processes that have built it can check that they agree."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from wallaroo.connectors.registry import source_kind
 from wallaroo.topology.model import Application, KeyBy, Pipeline, SinkGroup, State, StateComputation, Step, sink_name
 
 Description = Mapping[str, Any]
-"""Made of what JSON has."""
+"""Consists of JSON types only."""
 
 
 def describe(application: Application) -> Description:
-    """Return what has to be the same in all processes; addresses are not, as only one process uses them."""
+    """Return what must be the same in all processes; addresses may differ, as only one process uses them."""
     return {"name": application.name, "pipelines": [_pipeline(pipeline) for pipeline in application.pipelines]}
 
 
@@ -48,7 +48,7 @@ def _state(state: State) -> str:
 
 
 def differences(here: Description, there: Description) -> Iterator[str]:
-    """Yield what is not the same, in words that fit behind "application_setup"; `there` is what machida has.
+    """Yield each difference in words that can follow "application_setup"; `there` is the description from machida.
 
     >>> pipeline = {"name": "p", "source": "has a decoder", "steps": [], "sinks": [None], "ways": []}
     >>> there = {"name": "A", "pipelines": [pipeline]}

@@ -1,4 +1,4 @@
-"""The order of states: every pipeline passes the states in one order that all pipelines share."""
+"""The order of states: all pipelines visit the states in one common order."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _WHY_AND_MERGE = (
 def state_levels(pipelines: Iterable[Pipeline]) -> list[list[State]]:
     """Return the states level by level, so that each pipeline visits strictly increasing levels.
 
-    States with the same name are one state, which is represented by the one that is met first. The level of a
-    state is the length of the longest way to it over all pipelines; a level keeps the order of declaration.
-    Raises a WallarooParameterError where no such levels exist; `order_mistakes` tells why.
+    States with the same name are one state, represented by the first one found. The level of a state is the length of
+    the longest path to it over all pipelines; within a level, states keep the order of declaration.
+    Raises a WallarooParameterError if no such levels exist; `order_mistakes` gives the reasons.
     """
     pipelines = list(pipelines)
     mistakes = list(order_mistakes(pipelines))
@@ -65,7 +65,7 @@ def order_mistakes(pipelines: Iterable[Pipeline]) -> Iterator[str]:
     while cycle := _cycle(edges):
         hops = "; ".join(f"{_pipelines_named(edges[here, there])} from {here!r} to {there!r}" for here, there in cycle)
         yield f"the pipelines visit shared states in different orders: {hops}. {_WHY_AND_WAYS_OUT}"
-        # Without one of its hops the same circle is not found again, and others still are.
+        # With one of its edges removed, the same cycle is not found again, and others still are.
         del edges[cycle[-1]]
 
 
@@ -74,7 +74,7 @@ def _states(pipeline: Pipeline) -> list[State]:
 
 
 def _ways(pipeline: Pipeline) -> list[tuple[str, ...]]:
-    """Return the names of the states that messages pass, for each way they may take."""
+    """Return the names of the states on each path that messages may take."""
     ways: dict[int, set[tuple[str, ...]]] = {}
     for index in reversed(range(DECODER, len(pipeline.steps))):
         step = None if index == DECODER else pipeline.steps[index]
@@ -85,10 +85,10 @@ def _ways(pipeline: Pipeline) -> list[tuple[str, ...]]:
 
 
 def state_hops(pipelines: Iterable[Pipeline]) -> dict[tuple[str, str], list[str]]:
-    """Return each step from one state to the next, with the names of the pipelines that take it."""
+    """Return each edge from one state to the next, with the names of the pipelines that contain it."""
     edges: dict[tuple[str, str], list[str]] = {}
     for pipeline in pipelines:
-        # A second visit is a mistake of its own and would show up here as a circle again.
+        # A second visit is reported as a mistake of its own and would also show up here as a cycle.
         ways = map(dict.fromkeys, _ways(pipeline))
         for hop in dict.fromkeys(hop for way in ways for hop in pairwise(way)):
             edges.setdefault(hop, []).append(pipeline.name)
@@ -103,11 +103,11 @@ def _states_before(edges: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _cycle(edges: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the hops of a circle among the states, or nothing where there is none."""
+    """Return the edges of a cycle among the states, or an empty list if there is none."""
     try:
         graphlib.TopologicalSorter(_states_before(edges)).prepare()
     except graphlib.CycleError as error:
-        # The circle is given as [first, ..., last, first], each one a predecessor of the next.
+        # The cycle is given as [first, ..., last, first], each one a predecessor of the next.
         return list(pairwise(error.args[1]))
     return []
 

@@ -1,9 +1,9 @@
 """An application as plain data.
 
-The words users write (`wallaroo.api`) end up here: every pipeline is a source, its steps and its sinks. Mostly the
-steps are a line; where a pipeline was continued several times from one place, they branch there.
-User code is kept as it was given (a decorated function, an instance or a class) in fields called `target`, and
-turned into a plain callable by `bind` and `make` where it is run: a class is instantiated there.
+What users declare with `wallaroo.api` is represented here: every pipeline is a source, its steps and its sinks. The
+steps usually form a line; where a pipeline was continued several times from one place, they branch.
+User code is kept as given (a decorated function, an instance or a class) in fields called `target`, and turned into a
+plain callable by `bind` and `make` in the process that runs it: classes are instantiated there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wallaroo.introspection import instance_of, key_method
 from wallaroo.protocols import SinkConfig, SourceConfig
 
 REPLAYS = "(replayed dead letters)"
-"""The source that every application has besides those of its pipelines, which may not have its name."""
+"""A source that every application has in addition to those of its pipelines, which may not use this name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class State:
     """A named state: one object, or one object for each partition key.
 
     `target` makes a fresh state object: a class, or an object (or a class of objects) with a `build` method.
-    `keys` are the partition keys the application listed; None means that any key may come.
+    `keys` are the partition keys the application listed; None means that any key is valid.
     """
 
     name: str
@@ -47,10 +47,10 @@ class State:
     partitioned: bool
     keys: frozenset[Any] | None
     u64: bool = False
-    """Whether keys have to be whole numbers from 0 to 2**64 - 1."""
+    """Whether keys must be whole numbers from 0 to 2**64 - 1."""
 
     def make(self) -> Callable[[], Any]:
-        """Return the function that makes a fresh state object."""
+        """Return the function that creates a new state object."""
         if hasattr(self.target, "build"):
             build: Callable[[], Any] = instance_of(self.target).build
             return build
@@ -60,7 +60,7 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class KeyBy:
-    """A step that gives each message its key, for the state computations after it; None: all the same key."""
+    """A step that gives each message its key for the following state computations; None: the same key for all."""
 
     name: str
     target: Any | None
@@ -76,9 +76,9 @@ class KeyBy:
 class StateComputation:
     """A step that reads and changes a state.
 
-    `partition` picks the key of a message; where it is None, a partitioned state takes the key that the message
-    got from the last `KeyBy`, and any other state has only one object. The result is `(output, save_state)`, or,
-    with `output_only`, the output alone, and the state is always saved.
+    `partition` picks the key of a message; if it is None, a partitioned state uses the key that the message got from
+    the last `KeyBy`, and any other state has only one object. The result is `(output, save_state)`, or, with
+    `output_only`, the output alone, and the state is always saved.
     """
 
     name: str
@@ -97,14 +97,14 @@ class StateComputation:
         return function
 
     def bind_partition(self) -> Callable[[Any], Any] | None:
-        """Return the user's function from a message to its key, or None where the step has none."""
+        """Return the user's function from a message to its key, or None if the step has none."""
         if self.partition is None:
             return None
         return _key_function(self.partition, "partition", "extract_key")
 
 
 def _key_function(target: Any, *methods: str) -> Callable[[Any], Any]:
-    """Return the first of the `methods` that there is: either generation's word for it is as good."""
+    """Return the first of the `methods` that exists: the names of both API generations are accepted."""
     function: Callable[[Any], Any] = getattr(instance_of(target), key_method(target, *methods) or methods[0])
     return function
 
@@ -114,7 +114,7 @@ Step = Computation | KeyBy | StateComputation
 
 @dataclass(frozen=True, eq=False)
 class SinkGroup:
-    """Sinks that get the same outputs: each of them every output, or, with `choose`, those that it names."""
+    """Sinks that get the same outputs: each gets every output, or, with `choose`, those for which it is named."""
 
     sinks: tuple[int, ...]
     """Their numbers among the sinks of the pipeline."""
@@ -123,19 +123,19 @@ class SinkGroup:
 
 
 Target = int | SinkGroup
-"""Where messages go next: to the step with this index, or to sinks."""
+"""Where messages go next: to the step with this index, or to a group of sinks."""
 
 DECODER = -1
-"""Stands for the decoder where the index of a step is asked for."""
+"""Stands for the decoder in place of the index of a step."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pipeline:
-    """A source, the steps its messages take, and the sinks of its outputs (there may be none).
+    """A source, the steps for its messages, and the sinks of its outputs (there may be none).
 
-    `ways` says where messages go from the decoder, and then from each step: to all of these targets, in this order. A
-    step has a higher index than those that lead to it. Where `ways` is left out, the steps are a line, and each of the
-    sinks gets all of the output.
+    `ways` lists where messages go from the decoder, and then from each step: to all of these targets, in this order. A
+    step has a higher index than its predecessors. If `ways` is omitted, the steps form a line, and each sink gets every
+    output.
     """
 
     name: str
@@ -154,7 +154,7 @@ class Pipeline:
         return self.ways[index + 1]
 
     def before(self, target: Target) -> list[int]:
-        """Return the steps that messages may have passed on their way to a step or to a group of sinks."""
+        """Return the steps that messages may have passed before a step or a group of sinks."""
         found: set[Target] = {target}
         for index in reversed(range(len(self.steps))):
             if not found.isdisjoint(self.after(index)):
@@ -162,12 +162,12 @@ class Pipeline:
         return sorted(index for index in found - {target} if isinstance(index, int))
 
     def is_keyed(self, target: Target) -> bool:
-        """Tell whether messages may have a key when they come to a step or to a group of sinks."""
+        """Return whether messages may have a key when they reach a step or a group of sinks."""
         return any(isinstance(self.steps[index], KeyBy | StateComputation) for index in self.before(target))
 
     @property
     def is_branched(self) -> bool:
-        """Tell whether messages take several ways from somewhere."""
+        """Return whether the pipeline has a branch."""
         return any(len(targets) > 1 for targets in self.ways)
 
     @property
@@ -187,12 +187,12 @@ class Pipeline:
 
 
 def line_of(steps: int, *ends: Target) -> tuple[tuple[Target, ...], ...]:
-    """Return the ways of a pipeline whose steps, so many, come one after the other, up to these ends."""
+    """Return the ways of a pipeline with this number of steps in a line, leading to these ends."""
     return (*((index,) for index in range(steps)), ends)
 
 
 def sink_name(sink: Any) -> str | None:
-    """Return the name that a sink has, None where it has none or its kind knows no names."""
+    """Return the name of a sink, or None if it has none or its kind does not support names."""
     name = getattr(sink, "name", None)
     return name if isinstance(name, str) else None
 

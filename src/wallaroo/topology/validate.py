@@ -1,4 +1,4 @@
-"""What can be wrong with steps and pipelines. Each check yields one sentence for each mistake it finds."""
+"""Checks of steps and pipelines. Each check yields one sentence for each mistake it finds."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ CALLS: dict[str, tuple[tuple[str, str], ...]] = {
     "to_sink": (("sink_config", "wallaroo.TCPSinkConfig(host, port, encoder)"),),
     "to_sinks": (("sink_configs", "[wallaroo.TCPSinkConfig(host, port, encoder)]"),),
 }
-"""The arguments that each method of builders and pipelines needs, each with what to write for it."""
+"""The arguments that each method of builders and pipelines requires, each with what to write for it."""
 
 
 def missing_arguments(method: str, arguments: Sequence[Any]) -> Iterator[str]:
-    """Check that nothing was left out, and spell out the whole call where something was."""
+    """Check that no argument is missing; if one is, yield the whole call as it should be written."""
     needed = list(zip(CALLS[method], arguments, strict=False))
     missing = [name for (name, _), given in needed if given is MISSING]
     if missing:
@@ -72,7 +72,7 @@ def missing_arguments(method: str, arguments: Sequence[Any]) -> Iterator[str]:
 
 
 def name_mistakes(name: Any, what: str) -> Iterator[str]:
-    """Check a name that the user gave to something."""
+    """Check a name given by the user."""
     if not isinstance(name, str):
         yield f"{what} must be a string; got {a_kind_of(name)}"
     elif not name:
@@ -80,7 +80,7 @@ def name_mistakes(name: Any, what: str) -> Iterator[str]:
 
 
 def computation_mistakes(computation: Any, shown: str, *, stateful: bool, chained: bool = False) -> Iterator[str]:
-    """Check a computation (an object, not a class), called `shown`, for a step with or without state.
+    """Check a computation (an object, not a class), shown as `shown`, for a step with or without state.
 
     In a chained pipeline, made with `wallaroo.source`, a computation brings its state or has none.
     """
@@ -120,7 +120,7 @@ def computation_mistakes(computation: Any, shown: str, *, stateful: bool, chaine
 
 
 def returning_mistakes(computation: Any, shown: str, *, pair: bool) -> Iterator[str]:
-    """Check that a computation returns its outputs when it is called; with `pair`, it returns `save_state` too."""
+    """Check that a computation returns its outputs directly; with `pair`, it returns `save_state` too."""
     multi = callable(getattr(computation, "compute_multi", None))
     decorator = getattr(computation, "decorator", None)
     if isinstance(decorator, str):
@@ -139,17 +139,17 @@ def _computation_name_mistakes(computation: Any, shown: str) -> Iterator[str]:
         return
     try:
         name = method()
-    except Exception as error:  # noqa: BLE001 - it is the user's code, and whatever it raises is the user's to read
+    except Exception as error:  # noqa: BLE001 - the user's code may raise anything, and it is reported
         yield f"name() of {shown} failed with {type(error).__name__}: {error}"
         return
     yield from name_mistakes(name, f"what name() of {shown} returns")
 
 
 def _kind_mistakes(computation: Any, shown: str, method: str, *, stateful: bool, chained: bool) -> Iterator[str]:
-    """Check that a computation with state is used where there is one, and one without where there is none."""
+    """Check that a computation with state is used with a state, and one without is used without."""
     function = getattr(computation, method)
     wanted, other = (2, 1) if stateful else (1, 2)
-    # Decorated functions say what they are, also where their parameters would allow both.
+    # Decorated functions declare their kind, even if their parameters would allow both.
     says = getattr(computation, "stateful", None)
     if says is stateful if isinstance(says, bool) else accepts(function, wanted):
         return
@@ -173,7 +173,7 @@ def _kind_mistakes(computation: Any, shown: str, method: str, *, stateful: bool,
 
 
 def own_state_mistakes(shown: str, state: Any, method: str) -> Iterator[str]:
-    """Check where a state computation called `shown` is used that brings its `state`: it takes no other."""
+    """Check the use of a state computation, shown as `shown`, that brings its own `state`: it takes no other."""
     if method == "to":
         return
     brings = f"{shown} is a state computation that brings its state, {label(state)}: write to({shown})"
@@ -187,11 +187,11 @@ def own_state_mistakes(shown: str, state: Any, method: str) -> Iterator[str]:
 
 
 def state_mistakes(state: Any) -> Iterator[str]:
-    """Check what makes the state objects: a class, or an object (or a class of objects) with `build`."""
+    """Check what creates the state objects: a class, or an object (or a class of objects) with `build`."""
     build = getattr(state, "build", None)
     if build is not None:
         yield from making_mistakes(state)
-        # The class's own function still has `self` in front.
+        # A function taken from the class still has `self` as its first parameter.
         expected = 1 if inspect.isclass(state) and inspect.isfunction(build) else 0
         if not callable(build) or not accepts(build, expected):
             yield f"build of the state builder {label(state)} must be a method without arguments"
@@ -241,7 +241,7 @@ def partition_mistakes(partition: Any, kind: str = "partition") -> Iterator[str]
 
 
 def key_mistakes(keys: Any, *, u64: bool) -> Iterator[str]:
-    """Check the listed partition keys; None stands for any key."""
+    """Check the listed partition keys; None means any key."""
     if keys is None:
         return
     if not isinstance(keys, list):
@@ -268,7 +268,7 @@ def key_mistakes(keys: Any, *, u64: bool) -> Iterator[str]:
 
 
 def _is_hashable(key: Any) -> bool:
-    # A tuple with a list in it claims to be hashable and is not.
+    # A tuple that contains a list looks hashable to `isinstance` but is not.
     try:
         hash(key)
     except Exception:  # noqa: BLE001 - a user's __hash__ may raise anything
@@ -290,7 +290,7 @@ def shared_state_mistakes(state: State, earlier: State, pipeline: str) -> Iterat
 
 
 def _state_class(target: Any) -> Any:
-    """Return what mentions of one state have in common: builders are often made anew for each."""
+    """Return what identifies a state across its uses: builders are often created anew for each."""
     return type(target) if hasattr(target, "build") and not inspect.isclass(target) else target
 
 
@@ -307,10 +307,10 @@ def pipeline_name_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
 
 
 def step_name_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
-    """Check that steps of one pipeline which have the same name are the same computation."""
+    """Check that steps of one pipeline with the same name are the same computation."""
     for pipeline in pipelines:
         first: dict[str, Any] = {}
-        # Steps that only pick a key have no name of their own: they are called after what picks it.
+        # Steps that only pick a key have no name of their own: they are named after the function that picks it.
         for step in (step for step in pipeline.steps if not isinstance(step, KeyBy)):
             if first.setdefault(step.name, step.target) is not step.target:
                 yield (

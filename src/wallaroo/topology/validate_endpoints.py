@@ -1,4 +1,4 @@
-"""What can be wrong with the sources and sinks of an application: their kinds know. Checks yield a sentence each."""
+"""Checks of the sources and sinks of an application, by their kinds. Checks yield one sentence per mistake."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _A_SINK = "wallaroo.TCPSinkConfig(host, port, encoder)"
 
 
 def source_mistakes(config: Any) -> Iterator[str]:
-    """Check what `new_pipeline` got as its source."""
+    """Check the source given to `new_pipeline`."""
     if is_source(config):
         yield from source_kind(config).mistakes(config)
     else:
@@ -39,7 +39,7 @@ def sink_mistakes(config: Any) -> Iterator[str]:
 
 
 def sink_list_mistakes(configs: Any) -> Iterator[str]:
-    """Check what `to_sinks` got, but for the sinks themselves."""
+    """Check the list given to `to_sinks`, but not the sinks themselves."""
     if not isinstance(configs, list | tuple):
         yield f"to_sinks needs a list of sinks; got {a_kind_of(configs)}: write to_sinks([{_A_SINK}, ...])"
     elif not configs:
@@ -47,7 +47,7 @@ def sink_list_mistakes(configs: Any) -> Iterator[str]:
 
 
 def choose_mistakes(choose: Any, sinks: Sequence[Any]) -> Iterator[str]:
-    """Check what `to_sinks` got as its `choose`, and that it can name each of these sinks."""
+    """Check the `choose` given to `to_sinks`, and that it can name each of these sinks."""
     if inspect.isclass(choose) or not callable(choose):
         yield (
             f"choose must be a function that is given an output and returns the name of a sink; got {a_kind_of(choose)}"
@@ -70,7 +70,7 @@ def sink_name_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
         for name in dict.fromkeys(filter(None, map(sink_name, pipeline.sinks))):
             numbers = {number for number, sink in enumerate(pipeline.sinks) if sink_name(sink) == name}
             configs = {id(pipeline.sinks[number]) for number in numbers}
-            # One config may be the end of several branches.
+            # One config may end several branches.
             if len(configs) > 1 or any(len(numbers.intersection(group.sinks)) > 1 for group in pipeline.sink_groups):
                 yield f"pipeline {pipeline.name!r}: two sinks are called {name!r}: give each sink a name of its own"
 

@@ -1,7 +1,7 @@
-"""What is wrong with states that would only be noticed when the application runs.
+"""Checks of states for mistakes that would otherwise only appear when the application runs.
 
-To find it, states are made: that is the user's code, and may take its time. So it is done once, before an application
-is started or where it is only checked, and not in every process that builds it.
+The checks create state objects: that runs user code, which may be slow. So it is done once, before an application is
+started or when it is only checked, and not in every process that builds it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def unsavable_states(application: Application, *, own_serialize: bool = False) -> Iterator[str]:
-    """Make an object of each state, try to save it, and yield a sentence for each that cannot be used.
+    """Create an object of each state, try to save it, and yield a sentence for each that cannot be used.
 
     Args:
         application: The application.
-        own_serialize: Whether the application has a function of its own for that. It is not tried: it may be made for
-            states that have seen messages.
+        own_serialize: Whether the application has its own serialization function. It is not tried: it may expect states
+            that have processed messages.
 
     Yields:
         What is wrong, and what to write instead.
@@ -37,7 +37,7 @@ def unsavable_states(application: Application, *, own_serialize: bool = False) -
 def _state_mistakes(state: State, *, own_serialize: bool) -> Iterator[str]:
     try:
         fresh = state.make()()
-    except Exception as error:  # noqa: BLE001 - it is the user's code, and whatever it raises is the user's to read
+    except Exception as error:  # noqa: BLE001 - the user's code may raise anything, and it is reported
         yield f"the state {state.name!r} cannot be made: {type(error).__name__}: {error}"
         return
     if fresh is None:
@@ -47,7 +47,7 @@ def _state_mistakes(state: State, *, own_serialize: bool) -> Iterator[str]:
         return
     try:
         pickle.dumps(fresh, pickle.HIGHEST_PROTOCOL)
-    except Exception as error:  # noqa: BLE001 - whatever a user's object raises when pickled
+    except Exception as error:  # noqa: BLE001 - a user's object may raise anything when pickled
         yield (
             f"the state {state.name!r} cannot be saved ({error}). Keep in it only what can be pickled: no lambda "
             "(write a function of the module instead), no lock, no file, no connection"

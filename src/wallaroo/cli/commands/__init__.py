@@ -1,1 +1,1 @@
-"""The commands of `wallaroo`, a module for each."""
+"""The commands of `wallaroo`, one module each."""

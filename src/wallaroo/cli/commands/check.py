@@ -33,7 +33,7 @@ def command(*, module: str, arguments: tuple[str, ...]) -> None:
 
     The exit code is 0 if there are no mistakes, otherwise 1.
     """  # noqa: D301 - click wants the real character.
-    sys.dont_write_bytecode = True  # Who only looks at an application leaves nothing in its folder.
+    sys.dont_write_bytecode = True  # A check must leave no files in the application's folder.
     with plain_errors(), ends_with_reader():
         imported = loading.import_application(module)
         setup = loading.setup_function(imported)
@@ -48,7 +48,7 @@ def command(*, module: str, arguments: tuple[str, ...]) -> None:
 
 
 def build(setup: Setup, arguments: list[str]) -> Application:
-    """Return the application; addresses that are missing are made up, as many as it asks for."""
+    """Return the application; missing addresses are made up, as many as it needs."""
     try:
         return loading.build(lambda given: call_with_addresses(setup, given), arguments)
     except WallarooError as error:

@@ -1,4 +1,4 @@
-"""`wallaroo dead-letters`: messages that an application failed on, to look at, to replay and to delete."""
+"""`wallaroo dead-letters`: lists, shows, replays and deletes messages that an application failed on."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _BYTES_SHOWN = 1024
 _WIDEST = 100
 _FACT_WIDTH = 11
 _ALWAYS, _IF_THEY_FIT = ("id", "time", "step", "error"), ("state", "pipeline", "key", "from")
-"""The columns of a list."""
+"""The columns of the list."""
 
 
 @click.group(context_settings={"max_content_width": 110})
@@ -59,7 +59,7 @@ def command() -> None:
 @click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
 @click.option("--last", type=click.IntRange(1), metavar="N", help=f"Only the newest N. In a table: {_LAST}.")
 @click.option("--json", "as_json", is_flag=True, help="Print each as a JSON object on a line, with all that is known.")
-def list_letters(  # noqa: PLR0913 - as many as there are options
+def list_letters(  # noqa: PLR0913 - one argument for each option
     *,
     resilience_dir: Path | None,
     application: str | None,
@@ -141,7 +141,7 @@ def show(
     \b
     wallaroo dead-letters show --resilience-dir state/ 3f9a1c
     """  # noqa: D301 - click wants the real character.
-    sys.dont_write_bytecode = True  # Who only looks at a letter leaves nothing in the application's folder.
+    sys.dont_write_bytecode = True  # Showing a letter must leave no files in the application's folder.
     with plain_errors(), ends_with_reader():
         box = DeadLetterQueries.of(resilience_dir, application, name)
         (letter,) = box.find([letter_id])
@@ -177,17 +177,17 @@ def _show_fact(fact: str, value: str) -> None:
 
 
 def _for_screen(text: str) -> str:
-    """Return a sentence in lines that fit the screen, if the output goes to one."""
+    """Return a sentence in lines that fit the screen, if the output is a terminal."""
     width = screen_width()
     return text if width is None else "\n".join(wrapped(text, width))
 
 
 def _message_text(letter: Letter, box: DeadLetterQueries) -> str:
-    """Return the message as far as it can be read."""
+    """Return the message in readable form, as far as possible."""
     payload = payload_of(letter)
     match letter["encoding"]:
         case "pickle":
-            with suppress(Exception):  # Its class may be gone, or not importable from here.
+            with suppress(Exception):  # Its class may not exist any more, or not be importable from here.
                 apply_import_settings_of(box.home.path / "plan.json")
                 return pprint.pformat(message_in(letter, Serializer()), width=min(screen_width() or _WIDEST, _WIDEST))
         case "bytes":
@@ -200,7 +200,7 @@ def _message_text(letter: Letter, box: DeadLetterQueries) -> str:
 
 
 def _hex_lines(data: bytes) -> str:
-    r"""Return bytes as people read them, sixteen on a line.
+    r"""Return a hex dump, sixteen bytes per line.
 
     >>> print(_hex_lines(b"one \xff\x00"))
     0000  6f 6e 65 20 ff 00                                one ..
@@ -221,7 +221,7 @@ def _hex_lines(data: bytes) -> str:
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All that have not been replayed yet.")
 @click.option("--again", is_flag=True, help="Also those that have been replayed already.")
-def replay(  # noqa: PLR0913 - as many as there are options
+def replay(  # noqa: PLR0913 - one argument for each option
     *,
     resilience_dir: Path | None,
     application: str | None,
@@ -264,7 +264,7 @@ def replay(  # noqa: PLR0913 - as many as there are options
 @click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-def delete(  # noqa: PLR0913 - as many as there are options
+def delete(  # noqa: PLR0913 - one argument for each option
     *,
     resilience_dir: Path | None,
     application: str | None,
@@ -310,7 +310,7 @@ def delete(  # noqa: PLR0913 - as many as there are options
 
 
 def _named(box: DeadLetterQueries, ids: tuple[str, ...], *, again: bool) -> list[Letter]:
-    """Return the letters with these ids; refuse all if one of them cannot be replayed."""
+    """Return the letters with these ids; refuse all of them if one cannot be replayed."""
     letters = box.find(ids)
     for letter in letters:
         if reason := not_replayable(letter):
@@ -321,7 +321,7 @@ def _named(box: DeadLetterQueries, ids: tuple[str, ...], *, again: bool) -> list
 
 
 def _matching(box: DeadLetterQueries, wanted: Filter, *, again: bool) -> list[Letter]:
-    """Return the letters that are meant and can be replayed; say how many others there are."""
+    """Return the matching letters that can be replayed; report how many others there are."""
     matching = [letter for letter in box.letters(wanted) if again or box.state(letter) == WAITING]
     letters = [letter for letter in matching if not_replayable(letter) is None]
     if left := len(matching) - len(letters):

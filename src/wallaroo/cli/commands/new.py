@@ -1,4 +1,4 @@
-"""`wallaroo new`: writes the folder of an application that runs, with its test, to be changed into one's own."""
+"""`wallaroo new`: writes the folder of a working application with its test, as a starting point."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def command(*, name: str) -> None:
 
 
 def require_module_name(name: str) -> None:
-    """Refuse a name that a module cannot have, or that would hide another module.
+    """Refuse a name that is not valid for a module, or that would hide another module.
 
     >>> require_module_name("word_count")
     >>> require_module_name("word-count")
@@ -72,7 +72,7 @@ def require_module_name(name: str) -> None:
 
 
 def _suggestion(name: str) -> str:
-    """Return a name as close as possible to what was given.
+    """Return a valid name as close as possible to the given one.
 
     >>> _suggestion("projects/word count"), _suggestion("2nd try"), _suggestion("class"), _suggestion("?")
     ('word_count', 'my_2nd_try', 'my_class', 'my_application')
@@ -86,12 +86,12 @@ def _hides_a_module(name: str) -> bool:
         return True
     here = os.path.realpath(".")
     spec = PathFinder.find_spec(name, [entry for entry in sys.path if os.path.realpath(entry or ".") != here])
-    # A folder without an origin is any folder that happens to have this name.
+    # A spec without an origin is just a folder that happens to have this name.
     return spec is not None and spec.origin is not None
 
 
 def write_project(folder: Path, name: str) -> list[Path]:
-    """Write the files of a new project and return them; a folder that has something in it is left alone."""
+    """Write the files of a new project and return them; a folder that is not empty is refused."""
     if folder.exists() and not folder.is_dir():
         raise WallarooError(f"{folder} is a file. Choose another name, or move it away.")
     if folder.is_dir() and any(folder.iterdir()):

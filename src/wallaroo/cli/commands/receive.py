@@ -1,4 +1,4 @@
-"""`wallaroo receive`: what TCP sinks send, on standard output or in a file."""
+"""`wallaroo receive`: writes what TCP sinks send to standard output or a file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True)
 class Until:
-    """When to stop: after so many messages, so many seconds, or so many without data; None means never."""
+    """When to stop: after this many messages, seconds, or seconds without data; None means never."""
 
     messages: int | None = None
     seconds: float | None = None
@@ -38,7 +38,7 @@ class Until:
 
 @dataclass
 class Tally:
-    """What has come so far, and when the first and the last of it came."""
+    """What has been received so far, and when the first and the last of it arrived."""
 
     messages: int = 0
     bytes: int = 0
@@ -48,9 +48,9 @@ class Tally:
 
 
 class Receiver:
-    """Accepts any number of connections and hands what comes through them to `output`, as it comes.
+    """Accepts any number of connections and passes what they receive to `output` at once.
 
-    `reading` makes what takes the stream of a connection apart.
+    `reading` creates the object that splits the stream of a connection.
     """
 
     def __init__(
@@ -102,11 +102,11 @@ class Receiver:
         return None if self._until.messages is None else max(self._until.messages - self.tally.messages, 0)
 
     def _patience(self, started: float) -> float | None:
-        """Return for how many seconds nothing needs to come before it is time to stop."""
+        """Return for how many seconds to wait for data before it is time to stop."""
         ends = []
         if self._until.seconds is not None:
             ends.append(started + self._until.seconds)
-        # The clock of `idle` starts with the first data: a sender may take its time to come up.
+        # The `idle` time starts with the first data: a sender may need time to start.
         if self._until.idle is not None and self.tally.bytes:
             ends.append(self.tally.last + self._until.idle)
         return min(ends) - time.monotonic() if ends else None
@@ -144,7 +144,7 @@ class Receiver:
         tally.first = tally.first or tally.last
         tally.bytes += size
         data, messages = reading.take(self._view[:size], self._room())
-        # Counted before it is written: who has seen the data and then interrupts us finds it in the summary.
+        # Counted before it is written: a user who sees the data and then interrupts finds it in the summary.
         tally.messages += messages
         if data:
             self._output(data)
@@ -159,7 +159,7 @@ class Receiver:
 
 
 def write_all(descriptor: int, data: Data) -> None:
-    """Write all of `data`, however little the system takes at a time."""
+    """Write all of `data`, in as many writes as needed."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -167,7 +167,7 @@ def write_all(descriptor: int, data: Data) -> None:
 
 @contextlib.contextmanager
 def opened(path: Path | None, *, emptied: bool) -> Iterator[int]:
-    """Yield the descriptor of a file, or that of standard output where `path` is None."""
+    """Yield the descriptor of a file, or of standard output if `path` is None."""
     if path is None:
         yield _STDOUT
     else:
@@ -254,7 +254,7 @@ def command(  # noqa: PLR0913 - one argument for each option.
             until=Until(messages, seconds, idle),
         )
         signal.signal(signal.SIGTERM, _interrupt)
-        # A reader that has seen enough (`| head`) and a person who presses Ctrl-C both end it as intended.
+        # A reader that has read enough (`| head`) and a Ctrl-C both end the command as intended.
         with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
             screen.say(f"listening on {address_of(listener)}")
             receiver.run()
@@ -267,7 +267,7 @@ def command(  # noqa: PLR0913 - one argument for each option.
 
 
 def _ignore(_data: Data) -> None:
-    """Take data that is only counted."""
+    """Discard data that is only counted."""
 
 
 def _interrupt(*_: object) -> NoReturn:

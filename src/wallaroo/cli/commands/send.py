@@ -1,4 +1,4 @@
-"""`wallaroo send`: messages handed over to a TCP source, which count as sent when it has confirmed them."""
+"""`wallaroo send`: sends messages to a TCP source; they count as sent once it has confirmed them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from wallaroo.sizes import plural
 
 @dataclass
 class Tally:
-    """What has been handed over to the operating system so far."""
+    """What has been passed to the operating system so far."""
 
     messages: int = 0
     bytes: int = 0
@@ -41,9 +41,9 @@ def send(
     *,
     wait: float | None = None,
 ) -> None:
-    """Write every batch, keeping `tally` exact even when the connection breaks in the middle of one.
+    """Write every batch, keeping `tally` exact even if the connection breaks in the middle of one.
 
-    A receiver that takes nothing for `wait` seconds is given up; None or 0 means that it is not.
+    A receiver that accepts nothing for `wait` seconds is given up on; None or 0 means no limit.
     """
     connection.settimeout(wait or None)
     for batch in batches:
@@ -64,7 +64,7 @@ def send(
 
 
 def finish(connection: socket.socket, tally: Tally, *, wait: float | None, on_wait: Callable[[], None]) -> bool:
-    """Say that nothing follows, and wait for the receiver to confirm; with `wait` 0, return False without waiting."""
+    """Shut down sending, and wait for the receiver to confirm; with `wait` 0, return False without waiting."""
     try:
         if wait != 0 and has_ended(connection):
             raise NotConfirmedError(
@@ -169,7 +169,7 @@ def command(  # noqa: PLR0913 - one argument for each option.
 
 
 class _Sending:
-    """Sends to one receiver, and says whether it is confirmed."""
+    """Sends to one receiver, and reports whether it has confirmed."""
 
     def __init__(self, address: Address, connection: socket.socket, *, wait: float | None, quiet: bool) -> None:
         self._address = address
@@ -197,7 +197,7 @@ class _Sending:
             self._report("handed over", "not waiting for a confirmation")
 
     def _send(self, batches: Iterable[Batch], source: Input, limit: int | None) -> None:
-        # A bar would be drawn into what somebody types.
+        # A progress bar would disturb what a user types.
         visible = not self._quiet and not (source.path is None and os.isatty(STDIN))
         with screen.progress_bar("sending", "message", limit or source.size(), visible=visible) as bar:
             send(
@@ -219,7 +219,7 @@ class _Sending:
             )
 
     def _cut_short(self, error: InputError) -> WallarooError:
-        """Return what to say of an input that cannot be sent to its end."""
+        """Return the error for an input that cannot be sent to its end."""
         before = f"{plural(self._tally.messages, 'message')} sent before it"
         try:
             confirmed = self._finish()

@@ -1,1 +1,1 @@
-"""What runs in Spark's Python workers: the steps of an application, one stage after the other."""
+"""The code that runs in Spark's Python workers: the steps of an application, stage by stage."""

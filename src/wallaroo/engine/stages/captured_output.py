@@ -1,7 +1,7 @@
-"""What user code prints in a worker, caught for the user's screen.
+"""Captures what user code prints in a worker, to show it on the user's screen.
 
-The streams are put in place once, before the user's modules are imported: a logging handler that is made then keeps the
-stream it found for good.
+The streams are replaced once, before the user's modules are imported: a logging handler created during the import
+keeps the stream it finds.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TextIO
 
 
 class CapturedStream(io.TextIOBase):
-    """A standard stream of a worker: writes into a buffer while there is one, and to the worker's own log otherwise."""
+    """A standard stream of a worker: writes to the task's buffer if there is one, otherwise to the worker's own log."""
 
     buffer_of_task: io.StringIO | None = None
-    """The buffer of the task at hand, the same for both streams."""
+    """The buffer of the current task, shared by both streams."""
 
     def __init__(self, original: TextIO) -> None:
         self._original = original
@@ -25,7 +25,7 @@ class CapturedStream(io.TextIOBase):
         return (CapturedStream.buffer_of_task or self._original).write(text)
 
     def flush(self) -> None:
-        """Write what waits, where that means anything."""
+        """Flush the worker's log; a buffer needs no flush."""
         if CapturedStream.buffer_of_task is None:
             self._original.flush()
 
@@ -34,12 +34,12 @@ class CapturedStream(io.TextIOBase):
         return True
 
     def fileno(self) -> int:
-        """Return the file that lies behind, for what insists on one."""
+        """Return the underlying file descriptor, for callers that need one."""
         return self._original.fileno()
 
 
 def catch_streams() -> None:
-    """Put the streams in place, once in a process."""
+    """Replace the standard streams, once per process."""
     if not isinstance(sys.stdout, CapturedStream):
         sys.stdout = CapturedStream(sys.stdout)
         sys.stderr = CapturedStream(sys.stderr)

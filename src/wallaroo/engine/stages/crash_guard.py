@@ -1,4 +1,4 @@
-"""Computes the blocks of a task, each with a note that it has begun, and with care where a process has died at one."""
+"""Runs the blocks of a task, records which one is running, and guards blocks on which a process has died."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Result = TypeVar("Result")
 
 @lru_cache(maxsize=1)
 def note_in(folder: str) -> WorkerNote:
-    """Return the note of this process: one that says nothing where there is no folder for it."""
+    """Return the note of this process; without a folder it records nothing."""
     return WorkerNote(Path(folder) if folder else None)
 
 
 class GuardedTask:
-    """A task that goes by what processes have died at."""
+    """A task that takes earlier deaths of worker processes into account."""
 
     def __init__(self, worker: Worker, note: WorkerNote, care: Care) -> None:
         self._worker = worker
@@ -36,7 +36,7 @@ class GuardedTask:
         worker.begin_task(care.first_calls)
 
     def run(self, block: int, compute: Callable[[], Result]) -> Result:
-        """Compute a block."""
+        """Compute a block; under guard if a process has died on it."""
         self._note.begin(block)
         if block not in self._care.blocks:
             return compute()
@@ -46,7 +46,7 @@ class GuardedTask:
 
     @contextmanager
     def _last_words(self) -> Iterator[None]:
-        """Have Python say how it dies, unless somebody else has asked it to."""
+        """Have `faulthandler` write a trace if the process dies, unless it is already enabled."""
         file = None if faulthandler.is_enabled() else self._note.file_for_trace()
         if file is None:
             yield
@@ -64,21 +64,21 @@ _NO_WORDS = "it was killed, by somebody or, for lack of memory, by the system, o
 
 
 class CallNote(Protocol):
-    """Where a process writes down which call of user code it is at."""
+    """Records which call of user code a process is running."""
 
     def call(self, text: str) -> None:
-        """Write down which call is about to be made."""
+        """Record the call that is about to be made."""
 
     def no_call(self) -> None:
-        """Write down that the call has come back."""
+        """Record that the call has returned."""
 
 
 class WorkerDiedError(Exception):
-    """Processes that ran this step for this message have died."""
+    """Processes that ran this step for this message died."""
 
 
 class CallGuard:
-    """Stands in front of every call of user code, for the time of a task or of a block."""
+    """Wraps every call of user code for the duration of a task or a block."""
 
     def __init__(self, fatal: Mapping[str, str], note: CallNote | None = None) -> None:
         self._fatal = fatal
@@ -87,7 +87,7 @@ class CallGuard:
         self._calls: Counter[str] = Counter()
 
     def over(self, function: Function, label: str, current: CurrentMessage) -> Function:
-        """Return a function that does the same for the current message, with a note of it while it lasts."""
+        """Return `function` wrapped to record each call for the current message and to refuse calls known as fatal."""
         note = self._note
 
         def watched(*arguments: Any) -> Any:
@@ -103,10 +103,10 @@ class CallGuard:
             finally:
                 note.no_call()
 
-        return watched  # type: ignore[return-value] # which takes and returns what the function does
+        return watched  # type: ignore[return-value] # same signature as the function
 
     def _next_call(self, label: str, current: CurrentMessage) -> str:
-        """Return the name of a call: the step, the message, and the how-manieth call of the step for it that it is."""
+        """Return the name of a call: the step, the message, and which of the step's calls for that message it is."""
         message = f"{current.source} {current.number()}" if current.source else current.number()
         if message != self._last:
             self._last = message

@@ -1,4 +1,4 @@
-"""The message that the steps of a task are at, which is asked for only where one fails, or may be fatal."""
+"""The message that a task is processing, needed only when a step fails or a call may be fatal."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 Origin = Callable[[], dict[str, Any]]
-"""Says where a message came from, as a dead letter tells it."""
+"""Returns where a message came from, as recorded in a dead letter."""
 
 
 class CurrentMessage:
-    """What is known of the message at hand.
+    """What is known about the message being processed.
 
-    One object for the whole life of an outbox: generated loops and guards hold on to it, and whoever feeds the steps
-    sets its attributes. Nothing is computed for a message before somebody asks.
+    An outbox has one such object for its whole life: generated loops and guards keep a reference, and the code that
+    feeds the steps sets its attributes. Nothing is computed for a message until it is needed.
 
     >>> current = CurrentMessage()
     >>> current.key, current.origin()
@@ -24,10 +24,10 @@ class CurrentMessage:
 
     def __init__(self) -> None:
         self.key: Any = None
-        """Its key, for states that take the key that a message already has."""
+        """Its key, for states that use the key a message already has."""
         self.origin: Origin = dict
-        """Says where it came from."""
+        """Returns where it came from."""
         self.number: Callable[[], Any] = object
-        """Says which of all messages it is: the same whenever its block is run."""
+        """Returns its number among all messages: the same each time its block is run."""
         self.source = ""
-        """Where its numbers are counted; empty where they need no more to be told apart."""
+        """The source within which the number is unique; empty if the number is unique by itself."""

@@ -1,4 +1,4 @@
-"""The first stage: what a source has in its log, through the decoder and the steps up to the first state."""
+"""The first stage: runs logged messages of the sources through the decoder and the steps up to the first state."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _PAYLOADS_AT_ONCE = 4096
 
 
 class SourceLine(Protocol):
-    """The way of the messages of one source."""
+    """Processes the messages of one source."""
 
     @property
     def run(self) -> Run:
         """Return the loop over payloads."""
 
     def origin(self, position: int) -> dict[str, Any]:
-        """Say where the message at hand, which has this position in the log, came from."""
+        """Return the origin of the current message, which has this position in the log."""
 
 
 class PipelineLine:
-    """The way of the messages of a pipeline's source."""
+    """Processes the messages of a pipeline's source."""
 
     def __init__(self, plan: Plan, outbox: Outbox, pipeline: Pipeline) -> None:
         self._name = pipeline.name
@@ -41,7 +41,7 @@ class PipelineLine:
 
 
 class FirstStage:
-    """Feeds the pieces of a log to a line."""
+    """Feeds pieces of a log to a line."""
 
     def __init__(self, outbox: Outbox, line: SourceLine) -> None:
         self._outbox = outbox
@@ -50,9 +50,9 @@ class FirstStage:
     def run(self, first: int, payloads: list[bytes]) -> Iterator[None]:
         """Run a piece whose first message has the position `first`.
 
-        Yields when its output should be taken: at the end, where it is not yet so much that the processor's cache has
-        lost it, and before that wherever payloads have become a great many messages. These are the same places
-        whenever the same pieces are run.
+        Yields when the output should be taken: at the end of the piece, while the output is still in the processor's
+        cache, and earlier whenever payloads have produced very many messages. The same pieces always yield at the same
+        points.
         """
         low = 0
         while low < len(payloads):
@@ -62,7 +62,7 @@ class FirstStage:
         yield
 
     def _run(self, first: int, payloads: list[bytes]) -> int:
-        """Run some payloads, and return how many: a line stops where the outbox is full."""
+        """Run some payloads and return how many: a line stops when the outbox is full."""
         remaining = iter(payloads)
         end = first + len(payloads)
         length_hint: Callable[[], int] = remaining.__length_hint__  # type: ignore[attr-defined]
@@ -71,7 +71,7 @@ class FirstStage:
             return end - length_hint() - 1
 
         current = self._outbox.current
-        # A message without a key must not find that of the last message of another source.
+        # A message without a key must not see the key of another source's last message.
         current.key = None
         current.origin = lambda: self._line.origin(position())
         current.number = position
@@ -82,16 +82,16 @@ class FirstStage:
 
 
 class Messages(Protocol):
-    """Reads the messages of blocks; the same range gives the same pieces each time."""
+    """Reads the messages of blocks; the same range yields the same pieces each time."""
 
     def read(self, source: str, first: int, end: int) -> Iterator[Piece]:
-        """Yield the messages of a source from `first` to `end`, without `end`, piece by piece."""
+        """Yield the messages of a source from `first` up to, but not including, `end`, in pieces."""
 
 
 class SourceMessages:
-    """Reads the messages of each source as its kind does: from the source's log, or elsewhere.
+    """Reads the messages of each source according to its kind: from the source's log, or elsewhere.
 
-    `log_of` gives what reads a source's log; where it is not given, the logs are on this machine.
+    `log_of` returns a reader for a source's log; by default the logs are on this machine.
     """
 
     def __init__(self, plan: Plan, log_of: Callable[[str], SourceReader] | None = None) -> None:
@@ -100,7 +100,7 @@ class SourceMessages:
         self._readers: dict[str, SourceReader] = {}
 
     def read(self, source: str, first: int, end: int) -> Iterator[Piece]:
-        """Return the messages that are there: a power failure may have taken some."""
+        """Return the messages that exist: a power failure may have lost some."""
         reader = self._readers.get(source)
         if reader is None:
             reader = self._readers[source] = self._open(source)

@@ -1,19 +1,18 @@
-"""State: live Python objects in the worker, with a durable log of their changes behind them.
+"""State: live Python objects in the worker, backed by a durable log of their changes.
 
-The keys of a bucket live together. In memory a bucket is a dictionary of live objects; on the disk it is
+The keys of a bucket are stored together. In memory a bucket is a dictionary of live objects; on disk it consists of
 
 - a *head*: the version, the tokens of the latest versions, and a list of entries;
-- *entries*: each a pickle of the states of some keys. An entry holds what was *saved*, and, kept apart from it,
-  what was changed with `save_state` false: that is only *passing*, valid in this run (after a failure another
-  worker may have the bucket, and must find it there), and forgotten when the application is started again.
+- *entries*: each a pickle of the states of some keys. An entry holds *saved* states and, separately, *passing* states,
+  which were changed with `save_state` false: these are valid only in this run (after a failure another worker may get
+  the bucket and needs them) and are discarded when the application is restarted.
 
-Each time that changes of a bucket are written, it gets a new version with a new random token. Live objects whose
-token is that of the head are exact. Live objects that are some versions behind, on the same line of tokens, read only
-the entries they missed. Anything else, such as what is left of an attempt that never committed, is dropped and loaded
-anew.
+Each write of changes gives the bucket a new version with a new random token. Live objects whose token matches that of
+the head are up to date. Live objects some versions behind, with a token the head still lists, read only the entries
+they missed. Anything else, such as objects left over from an attempt that never committed, is dropped and reloaded.
 
-Small entries are merged into larger ones, eight at a time, so that a bucket has few entries, whatever its
-history, and a state is rewritten only a handful of times however large the bucket is.
+Small entries are merged into larger ones, eight at a time, so that a bucket has few entries regardless of its history
+and a state is rewritten only a few times however large the bucket is.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ _MERGE_AT = 8
 
 
 class BucketStore(Protocol):
-    """The durable side of one bucket."""
+    """The durable storage of one bucket."""
 
     @property
     def state(self) -> str:
-        """Return the name of the state that it is a bucket of."""
+        """Return the name of the state the bucket belongs to."""
 
     def read_head(self) -> bytes | None:
-        """Return the head, None if there never was one."""
+        """Return the head, or None if none was ever written."""
 
     def write_head(self, head: bytes) -> None:
         """Replace the head."""
@@ -57,7 +56,7 @@ class BucketStore(Protocol):
 
 @dataclass
 class Entry:
-    """What the live side knows of an entry: its number (the version that wrote it), size and keys."""
+    """What the live side knows about an entry: its number (the version that wrote it), size and keys."""
 
     number: int
     size: int
@@ -72,36 +71,36 @@ class Entry:
 
 @dataclass
 class Bucket:
-    """The live objects of a bucket, exact as of `version`."""
+    """The live objects of a bucket, up to date as of `version`."""
 
     version: int = 0
     tokens: list[bytes] = field(default_factory=lambda: [b""])
-    """The tokens of the latest versions, the newest last."""
+    """The tokens of the latest versions, newest last."""
     objects: dict[Any, Any] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     unsaved: set[Any] = field(default_factory=set)
-    """Keys whose live object is ahead of what was last saved."""
+    """Keys whose live object is newer than the last saved state."""
 
 
 class PackedVersion(NamedTuple):
-    """What a new version changes in a bucket, with its states as bytes: only the disk can still fail."""
+    """The changes of a new version, with its states serialized: after this only the disk can fail."""
 
     kept: list[Entry]
     replaced: list[Entry]
     entry: Entry | None
-    """The new one, if there is any."""
+    """The new entry, if any."""
     data: bytes
 
 
 class StateLog:
-    """Opens buckets exactly as they were committed, and saves what changed."""
+    """Opens buckets exactly as they were committed, and saves changes."""
 
     def __init__(self, serializer: Serializer, run_id: str) -> None:
         self._serializer = serializer
         self._run_id = run_id
 
     def open(self, store: BucketStore, live: Bucket | None) -> Bucket:
-        """Return the bucket as committed: `live` itself where it is exact or can catch up, otherwise a fresh one."""
+        """Return the bucket as committed: `live` itself if it is up to date or can catch up, otherwise a new one."""
         head = BucketHead.load(store.read_head())
         if live is None or head.token_at(live.version) != live.tokens[-1]:
             live = Bucket()
@@ -119,7 +118,7 @@ class StateLog:
         return live
 
     def _apply(self, bucket: Bucket, number: int, size: int, store: BucketStore) -> Entry:
-        """Bring the states of an entry to life."""
+        """Load the states of an entry into the bucket."""
         saved, passing = self._load_entry(store, number, size)
         bucket.objects.update(saved)
         bucket.unsaved.difference_update(saved)
@@ -129,13 +128,13 @@ class StateLog:
 
     def _load_entry(self, store: BucketStore, number: int, size: int) -> tuple[dict[Any, Any], dict[Any, Any]]:
         saved, passing, run_id = pickle.loads(store.read_entry(number, size))
-        # What this run has written was up to date.
+        # States written by this run are already upgraded.
         mine = run_id == self._run_id
         states = self._load_states(store, saved, upgrade=not mine)
         return states, self._load_states(store, passing, upgrade=False) if mine and passing else {}
 
     def _load_states(self, store: BucketStore, data: bytes, *, upgrade: bool) -> dict[Any, Any]:
-        """Return states; where they cannot be loaded, or brought up to date, it is the program that has to change."""
+        """Return the states; if they cannot be loaded or upgraded, the program has to be changed."""
         try:
             states = self._serializer.load_states(data)
             return upgraded(states) if upgrade else states
@@ -145,7 +144,7 @@ class StateLog:
             raise SavedStateError(why_not_loaded(store.state, data, error, users_traceback(error))) from error
 
     def try_loading(self, store: BucketStore) -> None:
-        """Load an entry of a bucket, if it has any: the oldest, which is most likely to be what a program cannot load.
+        """Load one entry of a bucket, if it has any: the oldest, which a changed program is least likely to load.
 
         Raises:
             SavedStateError: It cannot be loaded.
@@ -154,11 +153,11 @@ class StateLog:
             self._load_entry(store, number, size)
 
     def save(self, bucket: Bucket, store: BucketStore, saved: set[Any], touched: set[Any]) -> None:
-        """Make a new version: `saved` keys are to last, other `touched` keys live on in this run only."""
+        """Write a new version: `saved` keys are durable, other `touched` keys are kept for this run only."""
         self.write(bucket, store, self.pack(bucket, store, saved, touched))
 
     def pack(self, bucket: Bucket, store: BucketStore, saved: set[Any], touched: set[Any]) -> PackedVersion:
-        """Return what `write` writes; only this runs user code, and it leaves the store as it is."""
+        """Return what `write` writes; only this method runs user code, and it does not change the store."""
         bucket.unsaved |= touched
         bucket.unsaved -= saved
         replaced, kept = self._to_merge(bucket.entries, saved, touched - saved)
@@ -166,7 +165,7 @@ class StateLog:
 
     @staticmethod
     def write(bucket: Bucket, store: BucketStore, packed: PackedVersion) -> None:
-        """Make what was packed the new version."""
+        """Write the packed changes as the new version."""
         if packed.entry is not None:
             store.write_entry(packed.entry.number, packed.data)
         for entry in packed.replaced:
@@ -178,12 +177,12 @@ class StateLog:
         store.write_head(BucketHead(bucket.version, bucket.tokens, sizes).dump())
 
     def _to_merge(self, entries: list[Entry], saved: set[Any], passing: set[Any]) -> tuple[list[Entry], list[Entry]]:
-        """Split entries into those that the new one replaces (the newest ones) and those that stay."""
+        """Split entries into those that the new one replaces (the newest) and those that stay."""
         keep = len(entries)
-        # An entry whose keys are all written again costs nothing to replace.
+        # An entry whose keys are all rewritten costs nothing to replace.
         while keep and entries[keep - 1].saved <= saved and entries[keep - 1].passing <= passing | saved:
             keep -= 1
-        # Merging a full row of one size class makes an entry of the next, which may fill that row in turn.
+        # Merging eight entries of one size class creates one of the next class, which may complete that class in turn.
         while True:
             tier = entries[keep - 1].tier if keep else 0
             row = keep
@@ -205,7 +204,7 @@ class StateLog:
         behind = saved & bucket.unsaved
         states = {key: live[key] for key in saved - behind}
         if behind:
-            # What was saved last is no longer alive, only in the entries.
+            # The last saved states are no longer in memory, only in the entries.
             for entry in replaced:
                 older = self._load_entry(store, entry.number, entry.size)[0]
                 states.update({key: older[key] for key in behind & older.keys()})
@@ -215,15 +214,15 @@ class StateLog:
         return Entry(bucket.version + 1, len(data), set(states), passing), data
 
     def check(self, key: Any, state: Any) -> None:
-        """Raise whatever serialising this state raises."""
+        """Raise whatever serializing this state raises."""
         self._serializer.dump_states({key: state})
 
     def copy_out(self, state: Any) -> bytes:
-        """Return a copy of a state, as bytes."""
+        """Return a serialized copy of a state."""
         return self._serializer.dump(state)
 
     def copy_in(self, data: bytes) -> Any:
-        """Return the state in a copy."""
+        """Return the state from a serialized copy."""
         return self._serializer.load(data)
 
     def committed(self, store: BucketStore) -> dict[Any, Any]:

@@ -1,6 +1,6 @@
-"""What a task has put out so far: messages for later states, bytes for sinks, dead letters, printed text.
+"""The output of a task so far: messages for later states, bytes for sinks, dead letters, printed text.
 
-Steps push into an outbox message by message; the task takes its content as chunks, many messages each.
+Steps append to an outbox message by message; the task takes its content in chunks of many messages each.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ _KNOWN_BUCKETS_AT_MOST = 1_000_000
 _FANOUT_AT_MOST = 100_000
 
 OriginOfPacked = Callable[[int, int, Any, int], dict[str, Any]]
-"""Says where a message for a state came from, by its route, part, key and place among the messages of the key."""
+"""Returns where a message for a state came from, by its route, part, key and index among the messages of the key."""
 OriginOfKeyed = Callable[[Any, int], dict[str, Any]]
 """The same for messages of one route and part."""
 
 
 AT_HAND: Any = object()
-"""Stands for the key of the message at hand, where such messages have one."""
+"""Stands for the key of the current message, if it has one."""
 
 USER_ERRORS = (Exception, SystemExit)
-"""What user code may raise without ending the worker: a program that was a script once may still call `sys.exit`."""
+"""What user code may raise without ending the worker: a program that was once a script may still call `sys.exit`."""
 
 
 class NotPicklableError(Exception):
-    """A message cannot travel to another worker, or a state cannot be saved."""
+    """A message cannot be sent to another worker, or a state cannot be saved."""
 
 
 class UnknownKeyError(Exception):
-    """A partition function returned a key that its state cannot have."""
+    """A partition function returned a key that is not valid for its state."""
 
 
 class Outbox:
-    """Collects the output of one task at a time; made once in a worker process and used for task after task."""
+    """Collects the output of one task at a time; created once per worker process and reused for every task."""
 
     def __init__(self, plan: Plan, watch: CallGuard | None = None) -> None:
         self._plan = plan
         self.current = CurrentMessage()
         self._watch = watch
-        """Stands in front of all user code, where a process has died at it."""
+        """Wraps all user code while a block on which a process has died is run."""
         self._serializer = plan.serializer
         self._sinks: dict[int, list[bytes]] = {}
         self._joined: dict[int, _Joined] = {}
@@ -64,30 +64,30 @@ class Outbox:
         self._buckets: dict[int, dict[Any, int]] = {}
         self._dead: list[Letter] = []
         self._unlisted: dict[str, tuple[int, str]] = {}
-        """By state, how many objects were made for keys that were not listed, and the first of these keys."""
+        """By state: how many objects were created for unlisted keys, and the first of these keys."""
         self._travelled: set[type] = set()
-        """Classes of messages that have been seen to survive the way to another worker."""
+        """Message classes known to survive pickling and unpickling."""
         self.fanout_budget = _FANOUT_AT_MOST
-        """How many messages may still come out of steps that make many of one, whose generated loops count it down."""
+        """How many more messages multi-output steps may produce; their generated loops count it down."""
         self.printed = io.StringIO()
 
     def sink(self, route: SinkRoute) -> list[bytes]:
-        """Return the list that takes the encoded messages for a sink."""
+        """Return the list that collects the encoded messages for a sink."""
         self._joined.setdefault(route.number, _Joined())
         return self._sinks.setdefault(route.number, [])
 
     def keyed(self, route: StepRoute) -> defaultdict[Any, list[Any]]:
-        """Return the lists, one for each key, that take the messages for a state step."""
+        """Return the lists, one per key, that collect the messages for a state step."""
         self._buckets.setdefault(route.number, {})
         return self._keyed.setdefault(route.number, defaultdict(list))
 
     def watched(self, function: Function, label: str) -> Function:
-        """Return a function of the user's as it is to be called."""
+        """Return a user's function wrapped by the guard, if there is one."""
         return function if self._watch is None else self._watch.over(function, label, self.current)
 
     @contextlib.contextmanager
     def watched_by(self, watch: CallGuard) -> Iterator[None]:
-        """Have `watch` in front of the user's functions that are bound meanwhile."""
+        """Wrap the user's functions that are bound inside this context with `watch`."""
         outer, self._watch = self._watch, watch
         try:
             yield
@@ -95,7 +95,7 @@ class Outbox:
             self._watch = outer
 
     def clear(self) -> None:
-        """Forget everything; a task that failed half-way may have left something."""
+        """Discard everything; a task that failed part-way may have left output."""
         for number, sink in self._sinks.items():
             sink.clear()
             self._joined[number].clear()
@@ -109,7 +109,7 @@ class Outbox:
         self.printed.truncate()
 
     def capturing(self) -> contextlib.AbstractContextManager[object]:
-        """Collect what user code prints, to be shown on the user's screen instead of a worker's log."""
+        """Collect what user code prints, to show it on the user's screen instead of in a worker's log."""
         return self._capturing()
 
     @contextlib.contextmanager
@@ -123,16 +123,16 @@ class Outbox:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether what there is should be taken before more comes."""
+        """Return whether the output should be taken before more is added."""
         return self.fanout_budget <= 0
 
     def join_encoded(self) -> None:
-        """Put what is encoded together while it is fresh: what has left the processor's cache takes longer to find."""
+        """Join encoded messages while they are still in the processor's cache, where joining is fastest."""
         for number, encoded in self._sinks.items():
             if encoded:
                 self._joined[number].take(encoded)
 
-    def fail(  # noqa: PLR0913 - all there is to know
+    def fail(  # noqa: PLR0913 - the full record of a failure
         self,
         place: Place,
         message: Any,
@@ -142,15 +142,15 @@ class Outbox:
         origin: Origin | None = None,
         encoding: str | None = None,
     ) -> None:
-        """Record a message that user code could not handle; it becomes a dead letter, and work goes on.
+        """Record a message that user code could not handle as a dead letter; processing continues.
 
         Args:
             place: The step that failed.
             message: What the step was given.
             error: What it raised.
-            key: The key of the message; where it is left out, that of the message at hand.
-            origin: Says where the message came from; where it is left out, it is the one at hand.
-            encoding: What `message` is, where it is not just a message.
+            key: The key of the message; defaults to that of the current message.
+            origin: Returns where the message came from; defaults to the origin of the current message.
+            encoding: How `message` is encoded, if it is not a plain message.
         """
         if key is AT_HAND:
             key = self.current.key if place.keyed else None
@@ -160,29 +160,29 @@ class Outbox:
         )
 
     def keep(self, letter: Letter) -> None:
-        """Take a dead letter as it is."""
+        """Add a dead letter unchanged."""
         self._dead.append(letter)
 
     def made_unlisted(self, state: str, key: Any) -> None:
-        """Take note that a state was made for a key that the application had not listed."""
+        """Count a state object that was created for a key the application did not list."""
         number, first = self._unlisted.get(state) or (0, shorten(safe_repr(key)))
         self._unlisted[state] = number + 1, first
 
     def take_letters(self) -> list[Letter]:
-        """Return the dead letters so far, and forget them."""
+        """Return the dead letters so far, and clear them."""
         letters, self._dead = self._dead, []
         return letters
 
     def share_out(
         self, part: int, shares: list[list[Chunk]], carrier: int, origin_of: OriginOfPacked | None = None
     ) -> None:
-        """Put everything collected into the shares of a stage's partitions, and start again.
+        """Distribute everything collected to the shares of a stage's partitions, and start again.
 
         Args:
-            part: Where in the block it comes from.
+            part: The part of the block that the output comes from.
             shares: One list for each partition.
-            carrier: The share for what has no bucket to go to.
-            origin_of: Says where a message came from that fails when it is packed.
+            carrier: The index of the share for output that belongs to no bucket.
+            origin_of: Returns where a message came from if it fails to be packed.
         """
         self.fanout_budget = _FANOUT_AT_MOST
         for number, groups in self._keyed.items():
@@ -207,7 +207,7 @@ class Outbox:
             loose.append(Chunk(PRINTED, part, 0, text.encode("utf-8", "replace")))
 
     def _printed_text(self) -> str:
-        """Return what user code has printed, if not too much, and forget it."""
+        """Return what user code has printed, truncated if too long, and clear it."""
         if text := self.printed.getvalue():
             self.printed.seek(0)
             self.printed.truncate()
@@ -223,7 +223,7 @@ class Outbox:
         shares: list[list[Chunk]],
         origin_of: OriginOfKeyed,
     ) -> None:
-        """Put the messages for a state into the shares of its buckets' partitions, those of a bucket side by side."""
+        """Add the messages for a state to the shares of its buckets' partitions, those of a bucket side by side."""
         by_bucket: defaultdict[int, dict[Any, list[Any]]] = defaultdict(dict)
         for bucket, key, messages in self._with_buckets(route, groups, origin_of):
             by_bucket[bucket][key] = messages
@@ -251,7 +251,7 @@ class Outbox:
     def _with_buckets(
         self, route: StepRoute, groups: dict[Any, list[Any]], origin_of: OriginOfKeyed
     ) -> Iterator[tuple[int, Any, list[Any]]]:
-        """Yield the messages of each key with the number of its bucket; those of impossible keys have failed."""
+        """Yield the messages of each key with its bucket number; messages with invalid keys are recorded as failed."""
         allowed = route.step.state.keys if route.step.partition is not None else None
         known = self._buckets[route.number]
         if len(known) > _KNOWN_BUCKETS_AT_MOST:
@@ -270,7 +270,7 @@ class Outbox:
             yield bucket, key, messages
 
     def _bucket_of(self, route: StepRoute, key: Any) -> int:
-        """Return the bucket of a key, or raise what is wrong with the key."""
+        """Return the bucket of a key, or raise an error that describes what is wrong with the key."""
         state = route.step.state
         if route.step.partition is not None:
             if self._plan.strict_keys and state.keys is not None and key not in state.keys:
@@ -289,14 +289,14 @@ class Outbox:
     def _packed(
         self, route: StepRoute, messages: dict[Any, list[Any]], origin_of: OriginOfKeyed
     ) -> tuple[bytes, int, dict[Any, list[Any]]]:
-        """Return messages as bytes with their number, and which they are; those that cannot travel have failed."""
+        """Return pickled messages, their number and the messages themselves; those that cannot be pickled fail."""
         try:
             body = self._serializer.dump_plain_messages(messages)
             if body is None and set(map(type, chain.from_iterable(messages.values()))) <= self._travelled:
                 body = self._serializer.dump_messages(messages)
             if body is not None:
                 return body, sum(map(len, messages.values())), messages
-        except Exception:  # noqa: BLE001, S110 - the culprits are found one by one, below
+        except Exception:  # noqa: BLE001, S110 - the messages at fault are found one by one below
             pass
         good: dict[Any, list[Any]] = {}
         for key, some in messages.items():
@@ -313,9 +313,9 @@ class Outbox:
         return self._serializer.dump_messages(good), sum(map(len, good.values())), good
 
     def try_travel(self, key: Any, message: Any) -> None:
-        """Raise what keeps a message from reaching another worker.
+        """Raise the error that keeps a message from reaching another worker.
 
-        A class may well be pickled and fail to come back, which the other side could not undo.
+        An object may be pickled and then fail to be unpickled, which the receiver could not handle.
         """
         self._serializer.load_messages(self._serializer.dump_messages({key: [message]}))
 
@@ -324,14 +324,14 @@ class Outbox:
 
 
 class _Joined:
-    """Encoded messages for a sink, many in a piece."""
+    """Encoded messages for a sink, joined into larger pieces."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
         self.lengths = array("I")
 
     def take(self, encoded: list[bytes]) -> None:
-        """Take what is in a list, and clear it."""
+        """Join the messages of a list into a piece, and clear the list."""
         self.pieces.append(b"".join(encoded))
         self.lengths.extend(map(len, encoded))
         encoded.clear()
@@ -342,7 +342,7 @@ class _Joined:
 
 
 def letters_by_number(groups: dict[Any, list[Any]], allowed: frozenset[Any]) -> None:
-    """Put messages whose key is the number of a listed letter to that letter, as some releases of the original did."""
+    """Regroup messages keyed by a listed letter's number under that letter, as some of the original's releases did."""
     for key in [key for key in groups if type(key) is int and key not in allowed and 0 <= key <= sys.maxunicode]:
         if chr(key) in allowed:
             groups.setdefault(chr(key), []).extend(groups.pop(key))

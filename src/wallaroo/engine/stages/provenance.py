@@ -1,9 +1,9 @@
-"""Where a message for a state came from: found out afterwards, only for messages that fail.
+"""Where a message for a state came from: determined afterwards, only for messages that fail.
 
-Messages do not carry their position; that would cost something for each of them. But the log keeps what a block has
-until it is committed, and user code gives the same results for the same messages, as it has to for a block that is
-computed again. So the first stage runs once more over the block, its results noted with their positions, until the
-message is met. Where the program then gives another message, the position is not told.
+Messages do not carry their position; that would cost something for each of them. But the log keeps the messages of a
+block until it is committed, and user code is deterministic, as it has to be for a block that is recomputed. So the
+first stage is rerun over the block, recording its results with their positions, until the message is found. If the
+rerun produces a different message, no position is reported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Noted = tuple[dict[str, Any], Any]
 
 
 class ArrivedSlice:
-    """The messages of one bucket in a chunk as they arrived, for those of them that fail."""
+    """The messages of one bucket in a chunk as they arrived, needed only for those that fail."""
 
     def __init__(
         self, worker: Worker, block: SequencedBlock, chunk: Chunk, messages: dict[Any, list[Any]], first: int
@@ -45,43 +45,43 @@ class ArrivedSlice:
 
     @cached_property
     def name(self) -> tuple[int, ...]:
-        """Return the place of the messages in the order of the input, and what tells them from others there."""
+        """Return the position of the messages in the order of the input, and a checksum that distinguishes reruns."""
         return (self._block.number, self._chunk.part, self._first, zlib.crc32(self._chunk.body))
 
     @cached_property
     def _messages(self) -> dict[Any, list[Any]]:
         loaded = list(self._worker.plan.serializer.load_messages(self._chunk.body).values())
-        # In the same order; but a key such as NaN is not found by another copy of it.
+        # In the same order; but a key such as NaN is not equal to another copy of itself.
         mine = loaded[self._first : self._first + len(self._at_hand)]
         return dict(zip(self._at_hand, mine, strict=True))
 
     def message(self, key: Any, index: int) -> Any:
-        """Return a message as it was before any user code had it."""
+        """Return a message as it was before any user code could change it."""
         return self._messages[key][index]
 
     def origin(self, key: Any, index: int) -> dict[str, Any]:
-        """Say where a message came from."""
+        """Return where a message came from."""
         worker, block = self._worker, self._block
         route = worker.plan.routes[self._chunk.route]
         assert isinstance(route, StepRoute)
         found = None
-        # Behind another state only the block is known, but for letters that are put back there.
+        # Behind another state only the block is known, except for letters replayed at that state.
         if worker.plan.is_first(route) or has_replays(worker, block):
-            with contextlib.suppress(*USER_ERRORS):  # User code may not do the same again.
+            with contextlib.suppress(*USER_ERRORS):  # User code may not be deterministic.
                 found = worker.retracing(block).origin_of_arrived(self._chunk, key, index, self._messages[key][index])
         return found or {"source": route.pipeline.name}
 
 
 def has_replays(worker: Worker, block: SequencedBlock) -> bool:
-    """Tell whether a block has dead letters that are replayed."""
+    """Return whether a block contains replayed dead letters."""
     return any(worker.plan.brings_letters(worker.plan.sources[each.source]) for each in block.ranges)
 
 
 class Retracing:
-    """The first stage once more over one block, as far as it takes.
+    """A rerun of the first stage over one block, as far as needed.
 
-    It has one part of the output at a time. Parts are asked for in their order, mostly; for one that has gone by it
-    begins again.
+    It holds one part of the output at a time. Parts are mostly requested in order; for an earlier part the rerun starts
+    again.
     """
 
     def __init__(self, worker: Worker, block: SequencedBlock) -> None:
@@ -101,7 +101,7 @@ class Retracing:
         self._travelled.clear()
 
     def close(self) -> None:
-        """Close the logs that it reads."""
+        """Close the logs being read."""
         self._parts.close()
 
     def _line(self, source: str) -> SourceLine | None:
@@ -111,7 +111,7 @@ class Retracing:
         return self._lines[source]
 
     def _go_to(self, part: int) -> None:
-        """Have the messages of one part of the output, if there is such a part."""
+        """Rerun up to one part of the output, if that part exists."""
         if part < self._part:
             self._begin_again()
         while self._part < part:
@@ -121,13 +121,13 @@ class Retracing:
             next(self._parts, None)
 
     def origin_of_packed(self, route: int, part: int, key: Any, index: int) -> dict[str, Any] | None:
-        """Return where the `index`-th message for a key came from, None if that cannot be told."""
+        """Return where the `index`-th message for a key came from, or None if that cannot be determined."""
         self._go_to(part)
         noted = self._outbox.noted(route, key)
         return noted[index][0] if index < len(noted) else None
 
     def origin_of_arrived(self, chunk: Chunk, key: Any, index: int, message: Any) -> dict[str, Any] | None:
-        """The same for a message that arrived: others of its key may have failed before they were sent."""
+        """Return the same for a message that arrived: others of its key may have failed before they were sent."""
         self._go_to(chunk.part)
         noted = self._outbox.noted(chunk.route, key)
         travelled = self._travelled[chunk.route, key]
@@ -148,7 +148,7 @@ class Retracing:
 
 
 class _Travelled:
-    """The messages for one key that could be sent, of those that were tried."""
+    """The messages for one key that could be sent, of those checked so far."""
 
     def __init__(self) -> None:
         self.tried = 0
@@ -156,7 +156,7 @@ class _Travelled:
 
 
 class _NotingList(list[Any]):
-    """Takes a message together with where it came from."""
+    """A list that records each message together with its origin."""
 
     def __init__(self, current: CurrentMessage) -> None:
         super().__init__()
@@ -167,13 +167,13 @@ class _NotingList(list[Any]):
 
 
 class NotingOutbox(Outbox):
-    """An outbox from which nothing leaves."""
+    """An outbox for reruns: it records origins and sends nothing."""
 
     def keyed(self, route: StepRoute) -> defaultdict[Any, list[Any]]:
-        """Return lists that note origins."""
+        """Return lists that record origins."""
         return self._keyed.setdefault(route.number, defaultdict(lambda: _NotingList(self.current)))
 
-    def fail(  # noqa: PLR0913 - as `Outbox` has it
+    def fail(  # noqa: PLR0913 - the signature of `Outbox`
         self,
         place: Place,
         message: Any,
@@ -183,14 +183,14 @@ class NotingOutbox(Outbox):
         origin: Origin | None = None,
         encoding: str | None = None,
     ) -> None:
-        """Ignore what fails: it did so before, and is told already."""
+        """Ignore the failure: it was already reported in the first run."""
 
     def keep(self, letter: Letter) -> None:
-        """Ignore what fails: it did so before, and is told already."""
+        """Ignore the failure: it was already reported in the first run."""
 
     def noted(self, route: int, key: Any) -> list[Noted]:
-        """Return the messages for a key; none where it cannot be told which they are."""
+        """Return the messages for a key; none if it cannot be determined which they are."""
         groups: Mapping[Any, list[Noted]] = self._keyed.get(route, {})
         if isinstance(key, str) and len(key) == 1 and ord(key) in groups:
-            return []  # Some may have been put to the letter of their number, behind its own.
+            return []  # Some may have been regrouped from a numeric key to its letter, after the letter's own.
         return groups.get(key, [])

@@ -1,7 +1,7 @@
-"""Takes dead letters that are replayed back to the steps that had failed.
+"""Feeds replayed dead letters back to the steps that failed.
 
-They come through a log of their own, like the messages of any source, so each of them is taken once. Each goes in at
-its step, and not through the decoder again: what else had been made of the same input has long gone its way.
+They arrive through a log of their own, like the messages of any source, so each is processed once. Each enters at its
+step and does not pass the decoder again: the other outputs of the same input have already been delivered.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class NoPlaceError(Exception):
 
 
 class ReplayLine:
-    """The way of replayed letters: the log has the records, as JSON."""
+    """Processes replayed letters: the log holds the records as JSON."""
 
     def __init__(self, plan: Plan, outbox: Outbox) -> None:
         self._plan = plan
@@ -31,7 +31,7 @@ class ReplayLine:
         self._letter: Letter = {}
 
     def run(self, records: Iterable[bytes]) -> None:
-        """Put letters back at their steps, up to where the outbox is full."""
+        """Feed letters back to their steps, until the outbox is full."""
         for record in records:
             self._put_back(record)
             if self._outbox.is_full:
@@ -49,7 +49,7 @@ class ReplayLine:
             entry((message,))
 
     def origin(self, _position: int) -> dict[str, Any]:
-        """Say where the letter at hand came from, in the first place."""
+        """Return the original origin of the current letter."""
         known = ("source", "position", "positions")
         return {
             **{name: value for name, value in self._letter.items() if name in known},
@@ -57,7 +57,7 @@ class ReplayLine:
         }
 
     def _entry(self, letter: Letter) -> Run:
-        """Return the way in at the place where the letter failed."""
+        """Return the loop that starts where the letter failed."""
         where = (letter["pipeline"], letter["step"], letter["place"])
         if where not in self._entries:
             self._entries[where] = self._find(*where)
@@ -84,7 +84,7 @@ class ReplayLine:
 
 
 def _index_of(pipeline: Pipeline, step: str, index: int) -> int:
-    """Return where a step is now: where it was, or else, if others have come or gone, the first of its name."""
+    """Return the current index of a step: the old one, or, if steps were added or removed, the first of its name."""
     names = [each.name for each in pipeline.steps]
     if names[index : index + 1] == [step]:
         return index

@@ -1,8 +1,8 @@
-"""Rows between the stages: what blocks have for the partitions of the next one, and how they are put in order there.
+"""Rows between the stages: the shares of blocks for the partitions of the next stage, and how they are reordered there.
 
-Rows come and go one at a time. A row with the number -1 says nothing; it is there because Spark asks for the next row
-before it passes the last one on to Python. On a cluster each row has one behind it; on one machine our own shuffle
-gives one out where no other row waits. A number below that says that an epoch ends, and before which block.
+Rows are sent one at a time. A row with the number -1 is empty; it is needed because Spark requests the next row before
+it passes the previous one to Python. On a cluster each row is followed by one; on a single machine our own shuffle
+emits one when no other row is waiting. A number below -1 marks the end of an epoch, and before which block it ends.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _SCHEMA = pa.schema([("part", pa.int32()), ("block", pa.int64()), ("sender", pa.
 CONTENT, NOTHING = 0, -1
 _TOGETHER_BYTES = 64 << 10
 _TOGETHER_SECONDS = 0.005
-"""How much blocks may have, and how long they may take, that share a row: the first of them waits for the last."""
+"""Limits on the size and duration of blocks that share a row: the first of them waits for the last."""
 
 Batches = Iterator[pa.RecordBatch]
 Shares = list[list[Chunk]]
-"""What a block has for each partition of the next stage."""
+"""The shares of a block for each partition of the next stage."""
 
 
 def end_before(block: int) -> int:
-    """Return the number in a row that says that the epoch ends before `block`.
+    """Return the row number that marks the end of the epoch before `block`.
 
     >>> end_before(0), end_before(end_before(7))
     (-2, 7)
@@ -39,21 +39,21 @@ def end_before(block: int) -> int:
 
 
 class BlockOrder:
-    """Puts what comes from the stage before into the order of the blocks."""
+    """Puts the rows from the previous stage into block order."""
 
     def __init__(self, start: int, senders: int) -> None:
         self._next = start
         self._needed = senders
-        """How many senders have a share of a block."""
+        """How many senders send a share of each block."""
         self._waiting: dict[int, dict[int, memoryview]] = {}
         self._ends: set[int] = set()
-        """Before which blocks epochs end. Each sender says so before it sends what is behind."""
+        """The blocks before which epochs end. Each sender announces this before it sends later blocks."""
         self._last_end = start
 
     def take(
         self, block: pa.Scalar, sender: pa.Scalar, share: pa.Scalar
     ) -> Iterator[tuple[int, list[memoryview] | None]]:
-        """Take a row; yield the blocks that are complete now and whose turn it is, with None where an epoch ends."""
+        """Take a row; yield the blocks that are now complete and next in order, with None where an epoch ends."""
         number: int = block.as_py()
         if number < NOTHING and end_before(number) > self._last_end:
             self._ends.add(end_before(number))
@@ -74,9 +74,9 @@ class BlockOrder:
 
 
 class Shuffle:
-    """Makes the rows for the partitions of the next stage.
+    """Builds the rows for the partitions of the next stage.
 
-    With `flushes`, each row has one behind it that says nothing. With `alone`, no block shares a row with another.
+    With `flushes`, each row is followed by an empty one. With `alone`, no block shares a row with another.
     """
 
     def __init__(self, partitions: int, sender: int, *, flushes: bool, alone: bool) -> None:
@@ -89,7 +89,7 @@ class Shuffle:
         self._most_bytes = 0 if alone else _TOGETHER_BYTES
 
     def begin(self) -> Batches:
-        """Yield a row for each partition that says nothing, which the shuffle on one machine gives out again."""
+        """Yield an empty row for each partition, which the shuffle on a single machine emits repeatedly."""
         yield self._flush
 
     def _batch(self, number: int, shares: pa.Array) -> pa.RecordBatch:
@@ -97,9 +97,9 @@ class Shuffle:
         return pa.RecordBatch.from_arrays([self._ids, numbers, self._senders, shares], schema=_SCHEMA)
 
     def rows(self, blocks: Iterator[Shares]) -> Batches:
-        """Yield what blocks have for the partitions, a row for each, also where there is nothing in it.
+        """Yield the shares of blocks, one row for each partition even if its share is empty.
 
-        Small blocks that are computed at the same moment share a row, for each row has its price.
+        Small blocks computed at about the same time share a row, because each row has a cost.
         """
         together: list[Shares] = []
         size, began = 0, time.monotonic()

@@ -1,9 +1,8 @@
-"""Runs state computations on the live objects of a bucket; an error leaves no trace in the state.
+"""Runs state computations on the live objects of a bucket; a failing message leaves the state unchanged.
 
-The common case is a loop without any bookkeeping. When a computation raises, its state may be half changed: the
-state of that key is then made again, from what was committed and from the messages of this block that had
-succeeded. From there on, for the rest of the block, the key is *guarded*: a copy is kept, so that a further
-error is cheap to undo.
+The common case is a loop without any bookkeeping. When a computation raises, its state may be partly changed: the state
+of that key is then rebuilt from the committed state and the messages of this block that succeeded. For the rest of the
+block the key is *guarded*: a copy is kept, so that a further error is cheap to undo.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ Compute = Callable[[Any, Any], Any]
 
 
 class StateStep:
-    """A state computation with the way its outputs take from there; made once in a worker process."""
+    """A state computation with the steps its outputs go to; created once per worker process."""
 
     def __init__(self, plan: Plan, route: StepRoute, outbox: Outbox) -> None:
         self.step: StateComputation = route.step
         self.place = Place.of_step(route.pipeline, route.index)
         self.compute: Compute = route.step.bind()
-        """The computation itself, for what it has done before; `attempt` is the same for messages whose turn comes."""
+        """The unguarded computation, to rerun messages that succeeded before; `attempt` is for first runs."""
         self.attempt: Compute = outbox.watched(self.compute, self.place.label)
         self.listed = route.step.state.keys
-        """The keys that the application has listed, if it has; others may come all the same."""
+        """The keys the application listed, if any; other keys are still possible."""
         self.make = route.step.state.make()
         self.make_first = outbox.watched(self.make, f"state of {self.place.label}")
         self.run = state_loop(plan, outbox, route)
@@ -53,21 +52,21 @@ class StateStep:
 
 
 class Arrived(Protocol):
-    """A chunk as it arrived: asked only when one of its messages fails, or may be fatal."""
+    """A chunk as it arrived, used only when one of its messages fails or may be fatal."""
 
     @property
     def name(self) -> tuple[int, ...]:
-        """Return what tells the chunk from all others: one with other messages, computed anew, is another chunk."""
+        """Return what identifies the chunk: a recomputed chunk with different messages is a different chunk."""
 
     def message(self, key: Any, index: int) -> Any:
-        """Return a message as it was before any user code had it."""
+        """Return a message as it was before any user code could change it."""
 
     def origin(self, key: Any, index: int) -> dict[str, Any]:
-        """Say where a message came from."""
+        """Return where a message came from."""
 
 
 class Work(NamedTuple):
-    """Messages for a bucket that have gone through a step without a failure."""
+    """Messages for a bucket that went through a step without a failure."""
 
     step: StateStep
     messages: dict[Any, list[Any]]
@@ -75,10 +74,10 @@ class Work(NamedTuple):
 
 
 class BucketRun:
-    """The messages for one bucket, from when its states were saved to when they are saved again.
+    """Runs the messages for one bucket between two saves of its states.
 
-    To make a key's state again after an error, those before it are needed once more. While there is no error nothing is
-    kept for that; `earlier` gives what there was up to the first one. Without it, messages are kept as they come.
+    Rebuilding a key's state after an error needs the earlier messages again. Until the first error nothing is kept for
+    that; `earlier` then returns the messages up to it. Without `earlier`, messages are kept as they arrive.
     """
 
     def __init__(
@@ -90,9 +89,9 @@ class BucketRun:
         self._earlier = earlier
         self._saved: set[Any] = set()
         self._touched: set[Any] = set()
-        """The keys that have had messages; some may have no state, where making it failed."""
+        """The keys that have had messages; some have no state because creating it failed."""
         self._done: list[_Work] | None = None if earlier else []
-        """The chunks so far, where they are kept: from what succeeded of them a key's state can be made again."""
+        """The chunks so far, if they are kept: a key's state can be rebuilt from their messages that succeeded."""
         self._guards: dict[Any, _Guard] = {}
         self._committed: dict[Any, Any] | None = None
 
@@ -129,14 +128,14 @@ class BucketRun:
             self._done.append(work)
 
     def _kept(self) -> list[_Work]:
-        """Return the chunks before the one at hand, and keep those that come from now on."""
+        """Return the chunks before the current one, and keep later ones from now on."""
         if self._done is None:
             assert self._earlier is not None
             self._done = [_Work(*work) for work in self._earlier()]
         return self._done
 
     def _fresh(self, work: _Work, key: Any) -> Any:
-        """Return a new state object for `key`, None if making it failed (then the messages have failed)."""
+        """Return a new state object for `key`, or None if creating it failed (then its messages have failed)."""
         step = work.step
         try:
             state = step.make_first()
@@ -153,7 +152,7 @@ class BucketRun:
         return state
 
     def _recover(self, work: _Work, key: Any, index: int, error: BaseException) -> None:
-        """Undo what the failing message did and go on after it under guard."""
+        """Undo the effects of the failing message and continue with the next one under guard."""
         if self._committed is None:
             self._committed = self._log.committed(self._store)
         guard = self._guards[key] = _Guard(self._log, self._committed.pop(key, None))
@@ -166,7 +165,7 @@ class BucketRun:
         self._run_guarded(work, key, index + 1)
 
     def _run_guarded(self, work: _Work, key: Any, start: int) -> None:
-        """Run the messages of a key from the `start`-th on."""
+        """Run the messages of a key, starting with the `start`-th."""
         guard = self._guards[key]
         objects = self.bucket.objects
         step = work.step
@@ -188,14 +187,14 @@ class BucketRun:
             step.onward(each for each in outputs if each is not None)
 
     def save(self) -> None:
-        """Make what was computed durable. A state that cannot be serialised fails with the messages that led to it."""
+        """Make the computed states durable. If a state cannot be serialized, the messages that changed it fail."""
         touched = self._touched & self.bucket.objects.keys()
         try:
             packed = self._log.pack(self.bucket, self._store, self._saved & touched, touched)
         except Exception:  # noqa: BLE001 - user code; the states at fault are found one by one
             touched -= self._drop_unserialisable(touched)
             packed = self._log.pack(self.bucket, self._store, self._saved & touched, touched)
-        # Where this fails it is the disk, whatever user code may raise.
+        # An error here comes from the disk; user code has already run.
         self._log.write(self.bucket, self._store, packed)
 
     def _drop_unserialisable(self, touched: set[Any]) -> set[Any]:
@@ -212,7 +211,7 @@ class BucketRun:
                     self.bucket.objects[key] = before.objects[key]
                 if key in before.unsaved:
                     self.bucket.unsaved.add(key)
-        # Chunk by chunk, as their messages came: so it is quick to find out where from.
+        # Chunk by chunk, in order of arrival: that makes their origins quick to find.
         for work in self._kept():
             for key, error in bad.items():
                 for index in work.succeeded(key):
@@ -221,35 +220,35 @@ class BucketRun:
 
 
 class _Work:
-    """A chunk on its way through a step, with what became of its messages."""
+    """A chunk being run through a step, with the outcome of its messages."""
 
     def __init__(self, step: StateStep, messages: dict[Any, list[Any]], arrived: Arrived) -> None:
         self.step = step
         self.messages = messages
         self.arrived = arrived
         self.key: Any = None
-        """The key at hand; its messages may have got another one on their way from here."""
+        """The current key; downstream, its messages may have another one."""
         self.remaining: Iterator[Any] = iter(())
-        """The messages of that key that have not had their turn."""
+        """The messages of that key that have not been run yet."""
         self._failed: dict[Any, set[int]] = {}
 
     def succeeded(self, key: Any) -> list[int]:
-        """Return which messages of a key have not failed."""
+        """Return the indexes of the messages of a key that have not failed."""
         failed = self._failed.get(key, ())
         return [index for index in range(len(self.messages.get(key, ()))) if index not in failed]
 
     def fail(self, key: Any, index: int, error: BaseException) -> None:
-        """Make a message of this chunk a dead letter."""
+        """Record a message of this chunk as a dead letter."""
         self._failed.setdefault(key, set()).add(index)
         origin = partial(self.arrived.origin, key, index)
         self.step.outbox.fail(self.step.place, self.arrived.message(key, index), error, key, origin=origin)
 
     def origin_at_hand(self) -> dict[str, Any]:
-        """Say where the message came from whose output is on its way."""
+        """Return where the message came from whose output is being processed."""
         return self.arrived.origin(self.key, self._index_at_hand())
 
     def at_hand(self) -> tuple[int, ...]:
-        """Return the place of the message at hand: the same whenever the chunk is run."""
+        """Return the position of the current message: the same each time the chunk is run."""
         return (*self.arrived.name, self._numbers[self.key], self._index_at_hand())
 
     def _index_at_hand(self) -> int:
@@ -261,7 +260,7 @@ class _Work:
 
 
 class _AsItIs:
-    """A chunk of which nothing is known but its messages."""
+    """A chunk of which only its messages are known."""
 
     name = ()
 
@@ -276,7 +275,7 @@ class _AsItIs:
 
 
 class _Guard:
-    """Makes the state of one key again: a copy of it, and the messages that have succeeded since."""
+    """Rebuilds the state of one key from a copy and the messages that succeeded since."""
 
     def __init__(self, log: StateLog, committed: Any) -> None:
         self._log = log
@@ -284,12 +283,12 @@ class _Guard:
         self.succeeded: list[tuple[StateStep, Any]] = []
 
     def restore(self, step: StateStep) -> Any:
-        """Return the state as it was before the message that failed."""
+        """Return the state as it was before the failing message."""
         state = step.make() if self._copy is None else self._log.copy_in(self._copy)
         for earlier, message in self.succeeded:
-            with contextlib.suppress(Exception):  # It succeeded before; one that now fails has had its turn.
+            with contextlib.suppress(Exception):  # It succeeded before; a failure now is ignored.
                 earlier.compute(message, state)
-        with contextlib.suppress(Exception):  # Without a copy the messages are simply run again next time.
+        with contextlib.suppress(Exception):  # Without a copy the messages are rerun next time.
             self._copy = self._log.copy_out(state)
             self.succeeded.clear()
         return state

@@ -1,8 +1,8 @@
-"""Where states are kept: files of entries that are written once and never changed.
+"""Storage of states: files of entries that are written once and never changed.
 
-A task writes the entries of all its buckets to one file, from one commit to the next. What counts is not what lies in
-the folder but what the commit names: for each bucket its head, and where each of its entries is (see
-`engine.directory.commit`). So an attempt that never commits leaves nothing but a file that nobody reads.
+Between two commits, a task writes the entries of all its buckets to one file. Only what a commit refers to is valid,
+not whatever is in the folder: for each bucket its head, and where each of its entries is (see
+`engine.directory.commit`). So an attempt that never commits leaves only an unused file.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _FILE_MODE = 0o600
 
 
 class BucketStores(Protocol):
-    """The durable sides of the buckets of one task, from one commit to the next."""
+    """The durable storage of the buckets of one task between two commits."""
 
     def bucket(self, name: BucketName) -> BucketStore:
-        """Return that of one bucket."""
+        """Return the storage of one bucket."""
 
     def sync(self) -> None:
-        """Make sure that what was written lasts."""
+        """Make everything written durable."""
 
 
 class MemoryStores:
@@ -40,11 +40,11 @@ class MemoryStores:
         return self._stores.setdefault(name, MemoryStore(name[0]))
 
     def sync(self) -> None:
-        """Do nothing: memory does not last."""
+        """Do nothing: memory is not durable."""
 
 
 class StateFiles:
-    """The buckets of one task, from one commit to the next (`BucketStores`)."""
+    """The buckets of one task between two commits (`BucketStores`)."""
 
     def __init__(self, folder: Path, heads: Mapping[BucketName, StoredHead]) -> None:
         self._folder = folder
@@ -54,14 +54,14 @@ class StateFiles:
         self._new = f"{uuid.uuid4().hex}.entries"
         self._writer = -1
         self.written = 0
-        """How many bytes of entries have been written since the epoch began."""
+        """How many bytes of entries have been written since the start of the epoch."""
 
     def bucket(self, name: BucketName) -> FileBucket:
-        """Return the durable side of a bucket."""
+        """Return the storage of a bucket."""
         return FileBucket(self, name)
 
     def head(self, name: BucketName) -> StoredHead | None:
-        """Return the head of a bucket, None if there never was one."""
+        """Return the head of a bucket, or None if none was ever written."""
         return self._heads.get(name)
 
     def set_head(self, name: BucketName, head: StoredHead) -> None:
@@ -83,20 +83,20 @@ class StateFiles:
         return data
 
     def write(self, data: bytes) -> Place:
-        """Add an entry, and return where it is."""
+        """Append an entry, and return its place."""
         if self._writer < 0:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             self._writer = os.open(self._folder / self._new, flags, _FILE_MODE)
         place = Place(self._new, self.written)
         done = 0
         while done < len(data):
-            # With its offset: a write of which only a part was done must not move what comes after it.
+            # With an explicit offset: a partial write must not shift later ones.
             done += os.pwrite(self._writer, memoryview(data)[done:], place.offset + done)
         self.written += len(data)
         return place
 
     def sync(self) -> None:
-        """Force what was written to the disk."""
+        """Sync everything written to disk."""
         if self._writer >= 0:
             os.fsync(self._writer)
             folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -106,7 +106,7 @@ class StateFiles:
                 os.close(folder)
 
     def begin_epoch(self) -> None:
-        """Go on behind what has been saved: in another file, and with nothing changed."""
+        """Start a new epoch: with another file, and no changed heads."""
         self.close()
         self._changed.clear()
         self._new = f"{uuid.uuid4().hex}.entries"
@@ -137,7 +137,7 @@ class FileBucket:
         return {} if stored is None else stored.places
 
     def read_head(self) -> bytes | None:
-        """Return the head, None if there never was one."""
+        """Return the head, or None if none was ever written."""
         stored = self._files.head(self._name)
         return None if stored is None else stored.head
 
@@ -156,7 +156,7 @@ class FileBucket:
         self._files.set_head(self._name, StoredHead(stored.head, places))
 
     def remove_entry(self, number: int, size: int) -> None:  # noqa: ARG002 - part of the contract
-        """Remove an entry; its file goes when no entry in it is needed any more."""
+        """Remove an entry; its file is deleted when no entry in it is needed any more."""
         stored = self._files.head(self._name)
         assert stored is not None
         places = {other: place for other, place in stored.places.items() if other != number}

@@ -1,10 +1,9 @@
-"""What a step does to a message: the one place where user code is called.
+"""The steps of a pipeline as generated loops: the only place where user code is called.
 
-A line of steps becomes one loop, `run(messages)`, that takes each message as far as it goes: through the
-computations up to the next state (where it is put with its key) or to the sinks (where it is encoded). Where the steps
-branch, it takes one way after the other. An error in user code is handed to the outbox together with the step and the
-message, and the next message goes on.
-Nothing here knows of Spark.
+A line of steps becomes one loop, `run(messages)`, that processes each message to the end: through the computations up
+to the next state (where it is queued by its key) or to the sinks (where it is encoded). Branches are processed one
+after the other. An error in user code is passed to the outbox with the step and the message, and the loop continues
+with the next message. This module does not depend on Spark.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ RunState = Callable[[Iterable[Any], Any], tuple[bool, BaseException | None]]
 
 
 class ReturnShapeError(Exception):
-    """User code returned something other than its kind of step has to return."""
+    """User code returned a value of the wrong shape for its kind of step."""
 
 
 class UnknownSinkError(Exception):
-    """A `choose` returned a name that none of its sinks has."""
+    """A `choose` returned a name that is not the name of one of its sinks."""
 
 
 def source_line(plan: Plan, outbox: Outbox, pipeline: Pipeline) -> Run:
-    """Return the loop over payloads of the pipeline's source: decode them and take them through the first steps.
+    """Return the loop over payloads of the pipeline's source, which decodes them and runs the first steps.
 
-    It ends early where the outbox is full.
+    It ends early when the outbox is full.
     """
     loop = GeneratedLoop("payloads")
     line = _Line(loop, plan, outbox, pipeline)
@@ -58,7 +57,7 @@ def line_from(plan: Plan, outbox: Outbox, pipeline: Pipeline, index: int) -> Run
 
 
 def line_after(plan: Plan, outbox: Outbox, pipeline: Pipeline, index: int) -> Run:
-    """Return the loop over messages that have come out of step `index` of `pipeline`."""
+    """Return the loop over outputs of step `index` of `pipeline`."""
     line = _Line(GeneratedLoop("messages"), plan, outbox, pipeline)
     with line.loop.block("for message in messages:"):
         line.write_after(index, "message")
@@ -66,7 +65,7 @@ def line_after(plan: Plan, outbox: Outbox, pipeline: Pipeline, index: int) -> Ru
 
 
 def to_chooser(plan: Plan, outbox: Outbox, pipeline: Pipeline, group: SinkGroup) -> Run:
-    """Return the loop over outputs that are about to be sent to those of a group of sinks that are chosen for them."""
+    """Return the loop over outputs that a group's `choose` is about to send to some of its sinks."""
     line = _Line(GeneratedLoop("messages"), plan, outbox, pipeline)
     with line.loop.block("for message in messages:"):
         line.write_sinks(group, "message")
@@ -82,10 +81,10 @@ def to_sink(plan: Plan, outbox: Outbox, pipeline: Pipeline, number: int) -> Run:
 
 
 def state_loop(plan: Plan, outbox: Outbox, route: StepRoute) -> RunState:
-    """Return the loop over messages of one key that a state step computes, onward to the next state or the sinks.
+    """Return the loop over messages of one key through a state step and on to the next state or the sinks.
 
-    It gives back whether a message asked for the state to be saved, and the error that ended it, if one did: the
-    message at fault is the last that was taken.
+    It returns whether any message asked for the state to be saved, and the error that ended the loop, if any: the
+    message at fault is the last one taken.
     """
     loop = GeneratedLoop("messages, state")
     line = _Line(loop, plan, outbox, route.pipeline)
@@ -94,7 +93,7 @@ def state_loop(plan: Plan, outbox: Outbox, route: StepRoute) -> RunState:
     loop.line("save_any = False")
     with loop.block("try:"), loop.block("for message in messages:"):
         loop.line(f"result = {compute}(message, state)")
-        # Text of two characters could be unpacked as well.
+        # A str of two characters could be unpacked as well.
         loop.line(f"output, save = result if type(result) is tuple else {loop.name(checked_pair, 'checked')}(result)")
         if route.step.multi:
             loop.line(f"if type(output) is not list: output = {loop.name(checked_list, 'checked')}(output)")
@@ -114,7 +113,7 @@ def state_loop(plan: Plan, outbox: Outbox, route: StepRoute) -> RunState:
 
 
 class _Line:
-    """Writes the steps of a pipeline into a loop."""
+    """Generates the code of a pipeline's steps into a loop."""
 
     def __init__(self, loop: GeneratedLoop, plan: Plan, outbox: Outbox, pipeline: Pipeline) -> None:
         self.loop = loop
@@ -123,10 +122,10 @@ class _Line:
         self._pipeline = pipeline
         self._errors = loop.name(USER_ERRORS, "errors")
         self.result = ""
-        """The variable with the result of what was called last."""
+        """The variable that holds the result of the last call."""
 
     def write_after(self, index: int, message: str) -> None:
-        """Write what happens to a message, in the variable `message`, that has come out of step `index`."""
+        """Generate the code for a message, in the variable `message`, that step `index` has output."""
         loop = self.loop
         if loop.is_deep:
             rest = loop.name(line_after(self._plan, self._outbox, self._pipeline, index), "rest")
@@ -142,7 +141,7 @@ class _Line:
             loop.line("pass")
 
     def write(self, index: int, message: str) -> None:
-        """Write what happens to a message, in the variable `message`, from step `index` on."""
+        """Generate the code for a message, in the variable `message`, from step `index` on."""
         step = self._pipeline.steps[index]
         place = Place.of_step(self._pipeline, index)
         if isinstance(step, Computation) and step.multi:
@@ -158,7 +157,7 @@ class _Line:
 
     @contextlib.contextmanager
     def _attempt(self, message: str, place: Place) -> Iterator[None]:
-        """Put the lines that are added meanwhile where their errors are the step's."""
+        """Attribute errors in the code generated inside this context to the step."""
         outbox = self._outbox
 
         def fail(failed: Any, error: BaseException) -> None:
@@ -172,7 +171,7 @@ class _Line:
 
     @contextlib.contextmanager
     def called(self, function: Callable[[Any], Any], message: str, place: Place) -> Iterator[None]:
-        """Call a user's function; the lines that are added meanwhile are for a result that is not None."""
+        """Generate a call of a user's function; code generated inside this context runs if the result is not None."""
         loop = self.loop
         self.result = result = loop.variable("message")
         with self._attempt(message, place):
@@ -194,10 +193,10 @@ class _Line:
             yield
 
     def _write_key_by(self, step: KeyBy, index: int, message: str, place: Place) -> None:
-        """Leave the key where the next state finds it: a message goes all the way before the next one comes."""
+        """Set the key where the next state finds it: a message is processed to the end before the next one."""
         loop = self.loop
         current, before = loop.name(self._outbox.current, "current"), loop.variable("key")
-        # The next message, or this one on another branch, has its own key, or none, and must not find this one.
+        # The next message, or this one on another branch, has its own key or none, and must not see this one.
         is_restored = place.keyed or self._pipeline.is_branched
         if is_restored:
             loop.line(f"{before} = {current}.key")
@@ -215,7 +214,7 @@ class _Line:
         partition = route.step.bind_partition()
         if partition is not None:
             key = f"{loop.name(self._outbox.watched(partition, place.label), 'partition')}({message})"
-            # A key that the message had before is not the one that it would have here.
+            # The message's earlier key is not the one it would have here.
             place = replace(place, keyed=False)
         elif route.step.state.partitioned:
             key = f"{loop.name(self._outbox.current, 'current')}.key"
@@ -225,11 +224,11 @@ class _Line:
             loop.line(f"{groups}[{key}].append({message})")
 
     def write_sinks(self, group: SinkGroup, message: str) -> None:
-        """Write what happens to an output, in the variable `message`, at a group of the pipeline's sinks."""
+        """Generate the code for an output, in the variable `message`, at a group of the pipeline's sinks."""
         if group.choose is not None:
             self._write_chosen(group, group.choose, message)
             return
-        self.loop.line("pass")  # There may be none.
+        self.loop.line("pass")  # There may be no sinks.
         for number in group.sinks:
             self.write_sink(number, message)
 
@@ -240,7 +239,7 @@ class _Line:
         chosen, known = loop.variable("chosen"), loop.name({name: (name,) for name in names}, "known")
         with self._attempt(message, place):
             loop.line(f"{chosen} = {loop.name(self._outbox.watched(choose, place.label), 'choose')}({message})")
-            # Mostly it is one name.
+            # The result is usually a single name.
             loop.line(f"if type({chosen}) is str and {chosen} in {known}: {chosen} = {known}[{chosen}]")
             loop.line(f"else: {chosen} = {loop.name(checked_names, 'checked')}({chosen}, {known})")
         with loop.block("else:"):
@@ -249,7 +248,7 @@ class _Line:
                     self.write_sink(number, message)
 
     def write_sink(self, number: int, message: str) -> None:
-        """Write what happens to an output, in the variable `message`, at one of the pipeline's sinks."""
+        """Generate the code for an output, in the variable `message`, at one of the pipeline's sinks."""
         loop = self.loop
         route = self._plan.sinks_of(self._pipeline)[number]
         append = loop.name(self._outbox.sink(route).append, "append")
@@ -262,7 +261,7 @@ class _Line:
 
 
 def checked_list(results: Any) -> list[Any]:
-    """Return the results of a multi step as a list; None means that there are none.
+    """Return the results of a multi step as a list; None means no results.
 
     >>> checked_list(None), checked_list((1, 2))
     ([], [1, 2])
@@ -279,7 +278,7 @@ def checked_list(results: Any) -> list[Any]:
 
 
 def checked_names(chosen: Any, known: Collection[str]) -> Collection[str]:
-    """Return what a `choose` gave as a collection of names of sinks, all of which are known; None means no sink.
+    """Return the result of a `choose` as a collection of known sink names; None means no sink.
 
     >>> checked_names("large", ["small", "large"]), checked_names(None, ["small", "large"])
     (('large',), ())
@@ -322,7 +321,7 @@ def checked_pair(result: Any) -> tuple[Any, Any]:
 def checked_save(save: Any) -> bool:
     """Return `save_state`, the second of the two results of a state computation.
 
-    What is no bool is more likely a second output, behind which `save_state` was forgotten.
+    A value that is not a bool is probably a second output, with `save_state` forgotten after it.
 
     >>> checked_save(False)
     False
@@ -331,7 +330,7 @@ def checked_save(save: Any) -> bool:
         ...
     wallaroo.engine.stages.steps.ReturnShapeError: expected True or False for save_state, got a str: 'b'. Write ...
     """
-    # NumPy's comparisons give a bool of its own; it is not imported to find out.
+    # NumPy's comparisons return its own bool type; NumPy is not imported just to check for it.
     kind = type(save)
     if kind is bool or (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_")):
         return bool(save)
@@ -342,7 +341,7 @@ def checked_save(save: Any) -> bool:
 
 
 def checked_bytes(encoded: Any) -> bytes:
-    r"""Return what an encoder gave as bytes; text is sent as UTF-8.
+    r"""Return the result of an encoder as bytes; text is encoded as UTF-8.
 
     >>> checked_bytes("é")
     b'\xc3\xa9'

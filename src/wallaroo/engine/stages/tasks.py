@@ -1,6 +1,6 @@
-"""The tasks of the query, as Spark runs them: long ones, which end with the query.
+"""The tasks of the query, as Spark runs them: they run until the query ends.
 
-They take rows and make rows. Where an epoch ends, what has been computed is saved, and the tasks go on.
+They read and write rows. At the end of an epoch the computed states are saved, and the tasks continue.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ from wallaroo.ingress.sequence import unpack_blocks
 from wallaroo.ingress.worker_client import RemoteMessages
 
 _MUCH_STATE_BYTES = 64 << 20
-"""How much state a task writes in the middle of an epoch before it asks for its end: a failure would undo it all."""
+"""How much state a task may write during an epoch before it requests its end: a failure would undo all of it."""
 
 
 @dataclass(frozen=True)
 class TaskSettings:
-    """What every task needs to know."""
+    """Settings shared by all tasks."""
 
     plan: PlanRef
     address: str
     token: str
     attempt: str
     partitions: int
-    """Of each stage with state."""
+    """The number of partitions of each stage with state."""
     readers: int
     levels: int
     states: str
-    """The folder of the states' files."""
+    """The folder of the state files."""
     messages: str = ""
-    """Where messages are fetched from; where it is empty, they are read from the logs of this machine."""
+    """The address messages are fetched from; if empty, they are read from the logs on this machine."""
     notes: str = ""
-    """The folder of what workers are at; only where they are on the driver's machine."""
+    """The folder where workers record their current calls; only if they run on the driver's machine."""
 
 
 @lru_cache(maxsize=1)
 def worker_for(ref: PlanRef, messages: str, token: str) -> Worker:
-    """Return this process's worker for a plan, which has its messages from the address `messages`, if there is one."""
+    """Return this process's worker for a plan; it fetches messages from the address `messages`, if given."""
     catch_streams()
-    # Messages come and go by the ten thousand; Python's own setting looks for garbage after every 700.
+    # Messages are allocated and freed by the ten thousand; by default Python collects garbage after every 700.
     gc.set_threshold(50_000, 20, 20)
     plan = ref.load()
     return Worker(plan, SourceMessages(plan, RemoteMessages(messages, token).log_of) if messages else None)
@@ -98,7 +98,7 @@ def later_stage(settings: TaskSettings, level: int) -> Callable[[Batches], Batch
 
 
 class FirstTask:
-    """A task of the first stage: takes rows of the source, and makes those for the stage behind."""
+    """A task of the first stage: reads rows of the source, and emits those for the next stage."""
 
     def __init__(self, settings: TaskSettings, partition: int, driver: TaskChannel, worker: Worker) -> None:
         self._worker = worker
@@ -109,14 +109,14 @@ class FirstTask:
         self._shuffle = _shuffle_of(settings, partition, driver.welcome.care)
         self._housekeeping = _GarbageCollection()
         self._ends: dict[int, int] = {}
-        """Up to which message of each source blocks have come here."""
+        """For each source, the end of the messages in the blocks received so far."""
 
     def begin(self) -> Batches:
-        """Yield what comes before all other rows."""
+        """Yield the rows that precede all others."""
         return self._shuffle.begin()
 
     def take(self, batch: pa.RecordBatch) -> Batches:
-        """Take a row; yield the rows that come of it."""
+        """Process a row; yield the resulting rows."""
         number, content = (column[0] for column in batch.columns)
         said: int = number.as_py()
         if said > NOTHING:
@@ -138,9 +138,9 @@ class FirstTask:
 
 
 class LaterTask:
-    """A task of a stage with state: takes rows of the stage before, and computes the blocks in their order."""
+    """A task of a stage with state: reads rows of the previous stage, and computes the blocks in order."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - which task it is, and what it works with
+    def __init__(  # noqa: PLR0913, PLR0917 - the task's identity and its dependencies
         self, settings: TaskSettings, level: int, partition: int, driver: TaskChannel, worker: Worker, files: StateFiles
     ) -> None:
         self._driver = driver
@@ -151,17 +151,17 @@ class LaterTask:
         self._task = GuardedTask(worker, note_in(settings.notes), driver.welcome.care)
         self._shuffle = _shuffle_of(settings, partition, driver.welcome.care)
         self._housekeeping = _GarbageCollection()
-        # Of a block, one task of the first stage has a share for this one; of later stages, all have.
+        # One task of the first stage has this task's share of a block; in later stages, every task has one.
         self._order = BlockOrder(driver.welcome.start, 1 if level == 0 else settings.partitions)
         self._has_asked = False
-        """Whether it has asked for the end of this epoch."""
+        """Whether it has requested the end of this epoch."""
 
     def begin(self) -> Batches:
-        """Yield what comes before all other rows."""
+        """Yield the rows that precede all others."""
         return self._shuffle.begin()
 
     def take(self, batch: pa.RecordBatch) -> Batches:
-        """Take a row; yield the rows that come of it."""
+        """Process a row; yield the resulting rows."""
         come = self._order.take(*(column[0] for column in batch.columns[1:]))
         for is_end, some in groupby(come, lambda each: each[1] is None):
             if is_end:
@@ -192,7 +192,7 @@ class LaterTask:
 
 
 def _shuffle_of(settings: TaskSettings, partition: int, care: Care) -> Shuffle:
-    # Where a process has died at a block, what is in front of the next such block has to get out.
+    # If a process has died on a block, the output of earlier blocks must be sent before the next such block is run.
     return Shuffle(settings.partitions, partition, flushes=bool(settings.messages), alone=bool(care.blocks))
 
 
@@ -219,17 +219,17 @@ def _line(settings: TaskSettings, level: int) -> Iterator[tuple[TaskChannel, int
 
 
 class _GarbageCollection:
-    """Keeps the garbage collector off the live states.
+    """Keeps the garbage collector from scanning the live states.
 
-    What is frozen is skipped. Garbage in cycles that were frozen alive is collected now and then, so seldom that it
-    costs next to nothing.
+    Frozen objects are skipped. Cyclic garbage among them is collected occasionally, rarely enough that the cost is
+    negligible.
     """
 
     def __init__(self) -> None:
         self._next_collection = time.monotonic() + 10.0
 
     def tidy_up(self) -> None:
-        """Freeze what is alive; when its time has come, look for garbage among it first."""
+        """Freeze live objects; when a full collection is due, run it first."""
         started = time.monotonic()
         if started >= self._next_collection:
             gc.unfreeze()

@@ -1,7 +1,7 @@
-"""What runs inside a worker process: the application, bound once, block after block, and its live states.
+"""The application inside a worker process: bound once, run block after block, with its live states.
 
-A first stage takes blocks of the sequence: reads the messages, decodes them, and takes them up to the next state. A
-stage with state takes the shares that its partition has of a block, computes them and passes on what comes out.
+A first stage takes blocks of the sequence, reads and decodes their messages, and runs them up to the next state. A
+stage with state takes its partition's shares of a block, computes them and passes on the outputs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wallaroo.errors import WallarooError
 from wallaroo.ingress.sequence import SequencedBlock, unpack_block
 
 _KEPT_AT_MOST = 16 << 20
-"""How many bytes of messages are kept, to make a state again after an error, before the states are written."""
+"""How many bytes of messages are kept for rebuilding a state after an error before the states are written."""
 
 
 class Worker:
@@ -43,10 +43,10 @@ class Worker:
         self._log = StateLog(plan.serializer, plan.run_id)
         self._retraced: Retracing | None = None
         self.fatal_first_calls: Mapping[int, Mapping[str, str]] = {}
-        """By block: calls of the first stage that must not be made, for processes have died at them."""
+        """By block: calls of the first stage that must not be made because processes have died in them."""
 
     def begin_task(self, fatal_first_calls: Mapping[int, Mapping[str, str]]) -> None:
-        """Go by what is known now to be fatal in the first stage."""
+        """Update which calls of the first stage are known to be fatal."""
         self._forget_retraced()
         self.fatal_first_calls = fatal_first_calls
 
@@ -57,7 +57,7 @@ class Worker:
 
     @contextlib.contextmanager
     def watched(self, watch: CallGuard) -> Iterator[None]:
-        """Run with a watch over every call of user code, which is bound anew for it."""
+        """Run with `watch` around every call of user code; user code is rebound for this."""
         bound = self._lines, self._steps
         self._lines, self._steps = {}, {}
         try:
@@ -67,7 +67,7 @@ class Worker:
             self._lines, self._steps = bound
 
     def run_first(self, block: SequencedBlock, partitions: int) -> list[list[Chunk]]:
-        """Run the first stage on a block; return the shares of the partitions behind it."""
+        """Run the first stage on a block; return the shares for the partitions of the next stage."""
         carrier = block.number % partitions
         shares: list[list[Chunk]] = [[] for _ in range(partitions)]
         for share in shares:
@@ -81,9 +81,9 @@ class Worker:
     def run_ranges(
         self, block: SequencedBlock, outbox: Outbox, line_of: Callable[[str], SourceLine | None]
     ) -> Generator[None, None, None]:
-        """Run the lines of the sources on the ranges of a block; yields where the output is to be taken.
+        """Run the lines of the sources on the ranges of a block; yields when the output should be taken.
 
-        These are the same places whenever the same block is run.
+        The same block always yields at the same points.
         """
         for source, first, end in block.ranges:
             name = self.plan.sources[source]
@@ -108,7 +108,7 @@ class Worker:
         return self._lines[name]
 
     def make_line(self, source: str, outbox: Outbox) -> SourceLine | None:
-        """Return a new line for a source that puts into `outbox`, None where there is no such source any more."""
+        """Return a new line for a source that outputs to `outbox`, or None if the source no longer exists."""
         if self.plan.brings_letters(source):
             return ReplayLine(self.plan, outbox)
         for pipeline in self.plan.application.pipelines:
@@ -117,54 +117,54 @@ class Worker:
         return None
 
     def _origin_of_packed(self, block: SequencedBlock, *which: Any) -> dict[str, Any]:
-        """Say where a message came from that failed when it was packed."""
-        with contextlib.suppress(*USER_ERRORS):  # User code may not do the same again.
+        """Return where a message came from that failed to be packed."""
+        with contextlib.suppress(*USER_ERRORS):  # User code may not be deterministic.
             return self.retracing(block).origin_of_packed(*which) or {}
         return {}
 
     def retracing(self, block: SequencedBlock) -> Retracing:
-        """Return the first stage once more over a block; many errors in a block cost it once."""
+        """Return a rerun of the first stage over a block; several errors in a block share one rerun."""
         if self._retraced is None or self._retraced.block != block:
             self._forget_retraced()
             self._retraced = Retracing(self, block)
         return self._retraced
 
     def states(self, name: BucketName, files: BucketStores) -> Mapping[Any, Any]:
-        """Return the states of a bucket as they were last saved, by key: the live objects where these are exact."""
+        """Return the last saved states of a bucket by key: the live objects if they are up to date."""
         bucket = self._log.open(files.bucket(name), self.take_live(name))
         self.bring_back(name, bucket)
         return bucket.objects
 
     def open_stage(self, level: int, partition: int, partitions: int, files: BucketStores) -> Stage:
-        """Return a stage with state, for the time from one commit to the next."""
+        """Return a stage with state, for use until the next commit."""
         return Stage(self, self._log, level, partition, partitions, files)
 
     def take_live(self, name: BucketName) -> Bucket | None:
-        """Return the live objects of a bucket, for somebody who changes them and brings them back when all is well."""
+        """Remove and return the live objects of a bucket; the caller changes them and returns them on success."""
         return self._live.pop(name, None)
 
     def bring_back(self, name: BucketName, bucket: Bucket) -> None:
-        """Keep the live objects of a bucket for the next time."""
+        """Keep the live objects of a bucket for later use."""
         self._live[name] = bucket
 
     def prepare_sources(self) -> None:
-        """Bind the first stage of every pipeline, so that what cannot be made is found before the first message."""
+        """Bind the first stage of every pipeline, so that constructor errors are found before the first message."""
         for pipeline in self.plan.application.pipelines:
             with _told(pipeline.name, "its source or a step before its first state"):
                 self._line(pipeline.name)
 
     def prepare_level(self, level: int) -> None:
-        """The same for the states of a level."""
+        """Bind the states of a level, for the same reason."""
         for route in self.plan.routes:
             if isinstance(route, StepRoute) and route.layout.level == level:
                 with _told(route.pipeline.name, f"the step {route.step.name!r} or one after it"):
                     self.step(route.number)
 
     def try_states(self, level: int, names: Iterable[BucketName], files: BucketStores) -> None:
-        """Load a little of each state of a level that has been saved, so that a class that is gone is found now.
+        """Load one entry of each saved state of a level, so that a missing class is found at the start.
 
         Raises:
-            SavedStateError: It cannot be loaded.
+            SavedStateError: A saved state cannot be loaded.
         """
         states = {state for state, layout in self.plan.layout.states.items() if layout.level == level}
         with self.outbox.capturing():
@@ -183,9 +183,9 @@ class Worker:
 
 
 class Stage:
-    """The states of one level in one partition, from one commit to the next."""
+    """The states of one level in one partition, between two commits."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what makes a stage
+    def __init__(  # noqa: PLR0913, PLR0917 - identity and dependencies of a stage
         self, worker: Worker, log: StateLog, level: int, partition: int, partitions: int, files: BucketStores
     ) -> None:
         self._worker = worker
@@ -197,19 +197,19 @@ class Stage:
         self._partitions = partitions
         self._files = files
         self._buckets: dict[BucketName, Bucket] = {}
-        """All that have ever had messages here."""
+        """All buckets that have ever had messages here."""
         self._runs: dict[BucketName, BucketRun] = {}
-        """Of those that have had messages since the states were saved: the others are as they were saved."""
+        """Those that have had messages since the last save; the others are unchanged."""
         self._chunks: list[_ChunkForStates] = []
-        """What has been computed since the states were saved, as it travelled."""
+        """The chunks computed since the last save, still packed."""
         self._kept = 0
         self.ends: dict[int, int] = {}
-        """Up to which message of each source blocks have come here."""
+        """For each source, the end of the messages in the blocks received so far."""
 
     def run(self, shares: Iterable[Iterable[Chunk]]) -> list[list[Chunk]]:
-        """Compute what this partition has of a block: the shares that came from the stage before, in their order.
+        """Compute this partition's part of a block: the shares from the previous stage, in their order.
 
-        Return the shares of the partitions behind. What is not for this stage is passed on.
+        Return the shares for the partitions of the next stage. Chunks for other stages are passed on.
         """
         onward: list[list[Chunk]] = [[] for _ in range(self._partitions)]
         chunks = sorted((chunk for share in shares for chunk in share), key=lambda chunk: chunk.part)
@@ -227,7 +227,7 @@ class Stage:
                 continue
             with self._outbox.capturing():
                 self._run_chunk(block, chunk)
-            # Together with where it came from, so that the next stage can put it into the order of the input.
+            # The part is kept with the output, so that the next stage can restore the order of the input.
             self._outbox.share_out(chunk.part, onward, self._partition, self._origin_of_output)
         if self._kept > _KEPT_AT_MOST:
             self._save()
@@ -240,7 +240,7 @@ class Stage:
             arrived = _ChunkForStates(self._worker, block, chunk, step)
             works = arrived.by_bucket(self._plan.serializer.load_flat(chunk.body))
         except USER_ERRORS as cause:
-            # The sender tries each class of message before it relies on it, so this is rare; it is kept as it is.
+            # The sender checks each message class first, so this is rare; the chunk is kept undecoded.
             error = NotPicklableError(f"{chunk.number} messages that were packed together cannot be read: {cause}")
             route = self._plan.routes[chunk.route]
             origin = partial(dict[str, Any], source=route.pipeline.name)
@@ -257,24 +257,24 @@ class Stage:
         if run is None:
             store = self._files.bucket(name)
             if name not in self._buckets:
-                # Taken out while it is being changed: if this task dies half-way, nobody must find it here.
+                # Removed while it is being changed: if this task fails part-way, it must not be found here.
                 self._buckets[name] = self._log.open(store, self._worker.take_live(name))
             run = BucketRun(self._log, store, self._buckets[name], partial(self._earlier, name))
             self._runs[name] = run
         return run
 
     def _earlier(self, name: BucketName) -> Iterator[Work]:
-        """Yield what a bucket has had since its states were saved, up to the chunk at hand."""
+        """Yield a bucket's messages since its last save, up to the current chunk."""
         for arrived in self._chunks:
             if arrived.state == name[0]:
                 yield from arrived.of_bucket(name[1])
 
     def _origin_of_output(self, route: int, *_: Any) -> dict[str, Any]:
-        """Say where an output of a state came from that cannot be sent to the next one."""
+        """Return where an output of a state came from that cannot be sent to the next state."""
         return {"source": self._plan.routes[route].pipeline.name}
 
     def _save(self) -> None:
-        """Write what has changed, and begin to keep messages anew."""
+        """Write all changes, and discard the messages kept so far."""
         with self._outbox.capturing():
             for run in self._runs.values():
                 run.save()
@@ -283,20 +283,20 @@ class Stage:
         self._kept = 0
 
     def end(self) -> list[Letter]:
-        """Write all that has changed to the disk; return the dead letters of what could not be written."""
+        """Write all changes to disk; return the dead letters of states that could not be written."""
         self._outbox.clear()
         self._save()
         self._files.sync()
         return self._outbox.take_letters()
 
     def keep(self) -> None:
-        """Keep the live objects for the time after the commit, which has been made."""
+        """Keep the live objects after the commit has been made."""
         for name, bucket in self._buckets.items():
             self._worker.bring_back(name, bucket)
 
 
 class _ChunkForStates:
-    """A chunk of messages for a state, as it travelled: taken apart once more only where an error asks for it."""
+    """A packed chunk of messages for a state, unpacked again only after an error."""
 
     def __init__(self, worker: Worker, block: SequencedBlock, chunk: Chunk, step: StateStep) -> None:
         self._worker = worker
@@ -306,7 +306,7 @@ class _ChunkForStates:
         self.state = step.step.state.name
 
     def on_its_own(self) -> _ChunkForStates:
-        """Return it without the row that it came in, which may be much larger."""
+        """Return a copy without the row it came in, which may be much larger."""
         chunk = self._chunk._replace(body=bytes(self._chunk.body))
         return _ChunkForStates(self._worker, self._block, chunk, self._step)
 
@@ -336,7 +336,7 @@ class _ChunkForStates:
 
 @contextlib.contextmanager
 def _told(pipeline: str, part: str) -> Iterator[None]:
-    """Turn what a constructor of the user's raises in a worker into a plain error."""
+    """Turn an exception of a user's constructor in a worker into a plain error."""
     try:
         yield
     except USER_ERRORS as error:
