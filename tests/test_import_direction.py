@@ -27,11 +27,11 @@ MAY_IMPORT = {
 MAY_IMPORT["engine"] = {"engine.spark", "engine.stages", "engine.delivery", "engine.directory", "engine.transport"}
 MAY_IMPORT["engine"] |= _BELOW_ENGINE
 MAY_IMPORT["cli"] = {"engine", "testing", *MAY_IMPORT["engine"]}
-WITH_TRANSPORT = {"codegen", "failure", "metrics", "plan", "state_heads"}
+WITH_TRANSPORT = {"failure_kinds", "loop_codegen", "metrics", "plan", "state_heads"}
 """The modules of `engine` itself that its packages rest on, together with `transport`; the others use the packages."""
 FACADE = {"wallaroo", "wallaroo.engine", "wallaroo.testing"}
 """What users import, and what puts its own package together: they may import anything."""
-SOURCE_HALF = re.compile(r"wallaroo\.connectors\.(\w+\.(source|connection)|base|pulled)$")
+SOURCE_HALF = re.compile(r"wallaroo\.connectors\.(\w+\.(source|source_connection)|base|pulled)$")
 """The half of a connector that runs in the ingress uses what the ingress has; `base` names its types."""
 
 

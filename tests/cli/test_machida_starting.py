@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import wallaroo
+from wallaroo.engine.directory.claim import MARKER
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import COMMIT, Home
-from wallaroo.engine.directory.ownership import MARKER
 from wallaroo.engine.plan import Layout
-from wallaroo.ingress.sequence import Range, SequenceWriter
+from wallaroo.ingress.block_sequence import Range, SequenceWriter
 
 APPLICATION = """
 import wallaroo

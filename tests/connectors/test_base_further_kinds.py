@@ -20,12 +20,12 @@ from wallaroo.engine.directory.home import Home
 from wallaroo.engine.plan import Input, Plan, new_layout
 from wallaroo.engine.spark.preflight import check_connectors
 from wallaroo.engine.stages.worker import Worker
-from wallaroo.engine.transport.chunks import Chunk
+from wallaroo.engine.transport.shuffle_format import Chunk
 from wallaroo.errors import WallarooParameterError
+from wallaroo.ingress.block_sequence import SequenceWriter, unpack_block
 from wallaroo.ingress.config import IngressConfig, endpoint_of
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import LogReader
-from wallaroo.ingress.sequence import SequenceWriter, unpack_block
 from wallaroo.ingress.sequencer import FRAME, ReaderChannel
 from wallaroo.ingress.server import IngressServer
 from wallaroo.topology.drawing import draw

@@ -8,7 +8,7 @@ import pytest
 
 import wallaroo
 from wallaroo.connectors import registry
-from wallaroo.connectors.replay.kind import ReplaySourceConfig
+from wallaroo.connectors.dead_letter_replay.kind import ReplaySourceConfig
 
 
 @wallaroo.decoder

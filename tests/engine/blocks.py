@@ -9,12 +9,12 @@ import cloudpickle
 
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.plan import Input
-from wallaroo.engine.stages.state_store import StateFiles
+from wallaroo.engine.stages.state_files import StateFiles
 from wallaroo.engine.stages.worker import Worker
-from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, pack_share, unpack_share
 from wallaroo.engine.transport.dead_letter_record import load_records
+from wallaroo.engine.transport.shuffle_format import DEAD_LETTERS, PRINTED, pack_share, unpack_share
+from wallaroo.ingress.block_sequence import Range, SequenceWriter
 from wallaroo.ingress.log.writer import LogWriter
-from wallaroo.ingress.sequence import Range, SequenceWriter
 from wallaroo.topology.model import REPLAYS
 
 

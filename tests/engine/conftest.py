@@ -6,8 +6,8 @@ import pytest
 
 import wallaroo
 from wallaroo.engine.plan import Plan, new_layout
-from wallaroo.engine.transport.chunks import DEAD_LETTERS
 from wallaroo.engine.transport.dead_letter_record import load_records
+from wallaroo.engine.transport.shuffle_format import DEAD_LETTERS
 from wallaroo.topology.model import Application, Computation, Pipeline, State, StateComputation
 
 

@@ -5,10 +5,10 @@ from itertools import pairwise
 
 from tests.engine.blocks import Blocks
 
-from wallaroo.engine.transport.chunks import BLOCK
+from wallaroo.engine.transport.shuffle_format import BLOCK
+from wallaroo.ingress.block_sequence import Range
 from wallaroo.ingress.log.reader import LogReader
 from wallaroo.ingress.log.writer import LogWriter
-from wallaroo.ingress.sequence import Range
 
 
 class Query(Blocks):

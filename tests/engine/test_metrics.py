@@ -8,7 +8,7 @@ import pytest
 
 from wallaroo.engine.metrics import Delays, Metrics
 from wallaroo.engine.state_heads import StateSize
-from wallaroo.ingress.sequence import Range, SequencedBlock
+from wallaroo.ingress.block_sequence import Range, SequencedBlock
 from wallaroo.ingress.source import SourceStatus
 
 STATUS = SourceStatus(connections=2, start=0, end=9, backlog_bytes=30, log_bytes=120, total_messages=9, total_bytes=90)

@@ -3,7 +3,7 @@
 import pytest
 
 from wallaroo.engine.plan import SinkRoute, StepRoute
-from wallaroo.engine.transport.chunks import BLOCK, DEAD_LETTERS, PRINTED
+from wallaroo.engine.transport.shuffle_format import BLOCK, DEAD_LETTERS, PRINTED
 from wallaroo.topology.model import Pipeline, StateComputation
 
 

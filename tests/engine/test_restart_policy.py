@@ -6,7 +6,7 @@ import pytest
 
 from wallaroo.engine import restart_policy
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.failure import Failure, Kind
+from wallaroo.engine.failure_kinds import Failure, Kind
 from wallaroo.engine.restart_policy import RestartPolicy
 from wallaroo.errors import ApplicationError, WallarooError
 

@@ -21,10 +21,10 @@ from wallaroo.engine.delivery.progress import ReportedProgress
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.run import Running, Stop
-from wallaroo.engine.transport.chunks import BLOCK, Chunk, pack_share
+from wallaroo.engine.transport.shuffle_format import BLOCK, Chunk, pack_share
 from wallaroo.engine.transport.task_channel import TaskChannel
+from wallaroo.ingress.block_sequence import unpack_block
 from wallaroo.ingress.client import IngressClient
-from wallaroo.ingress.sequence import unpack_block
 from wallaroo.ingress.sequencer import FRAME
 
 

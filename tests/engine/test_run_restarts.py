@@ -25,15 +25,15 @@ from wallaroo.engine.directory.home import Home
 from wallaroo.engine.stages import tasks as tasks_module
 from wallaroo.engine.stages import worker as worker_module
 from wallaroo.engine.stages.shuffle import end_before
-from wallaroo.engine.stages.state_store import StateFiles
+from wallaroo.engine.stages.state_files import StateFiles
 from wallaroo.engine.stages.tasks import FirstTask, LaterTask, TaskSettings
 from wallaroo.engine.stages.worker import Worker
 from wallaroo.engine.transport.task_channel import ENOUGH, SAVED, TaskChannel, Welcome
-from wallaroo.ingress import sequence as sequence_module
+from wallaroo.ingress import block_sequence as sequence_module
 from wallaroo.ingress import sequencer as sequencer_module
+from wallaroo.ingress.block_sequence import SequenceWriter
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.writer import LogWriter
-from wallaroo.ingress.sequence import SequenceWriter
 from wallaroo.ingress.sequencer import FRAME, ReaderChannel, Sequencer
 from wallaroo.topology.model import REPLAYS
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from wallaroo.connectors.base import StoppedError
-from wallaroo.connectors.tcp.connection import READ_BYTES
+from wallaroo.connectors.tcp.source_connection import READ_BYTES
 from wallaroo.engine.delivery.progress import ReportedProgress
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.log import LogReader

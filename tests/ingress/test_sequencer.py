@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from wallaroo.ingress import sequence as sequence_module
+from wallaroo.ingress import block_sequence as sequence_module
 from wallaroo.ingress import sequencer as sequencer_module
-from wallaroo.ingress.sequence import (
+from wallaroo.ingress.block_sequence import (
     Range,
     SequencedBlock,
     SequenceWriter,

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from wallaroo import notices as notices_module
+from wallaroo.ingress import block_sequence
 from wallaroo.ingress import logged_source as logged_module
-from wallaroo.ingress import sequence
+from wallaroo.ingress.block_sequence import SEGMENT_BYTES, Range, SequenceWriter
 from wallaroo.ingress.config import IngressConfig
 from wallaroo.ingress.log import LogReader, LogWriter
 from wallaroo.ingress.log.format import segment_paths, segment_starts
-from wallaroo.ingress.sequence import SEGMENT_BYTES, Range, SequenceWriter
 from wallaroo.ingress.server import IngressServer
 
 from .conftest import listening
@@ -132,7 +132,7 @@ def test_files_are_forced_to_the_disk_though_the_log_has_gone_on(tmp_path):
 
 @pytest.mark.parametrize("segment_bytes", [1, SEGMENT_BYTES])
 def test_what_has_been_forced_to_the_disk_survives_a_power_failure(config, tmp_path, monkeypatch, segment_bytes):
-    monkeypatch.setattr(sequence, "SEGMENT_BYTES", segment_bytes)
+    monkeypatch.setattr(block_sequence, "SEGMENT_BYTES", segment_bytes)
     on_disk = {}
     fsync = os.fsync
 

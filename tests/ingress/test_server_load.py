@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from wallaroo.connectors.tcp.connection import READ_BYTES
+from wallaroo.connectors.tcp.source_connection import READ_BYTES
 from wallaroo.ingress.limits import Limits
 from wallaroo.notices import TOLD_IN_FULL
 

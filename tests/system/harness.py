@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 
 from wallaroo.engine.directory.home import Home
-from wallaroo.ingress.sequence import _records, segment_firsts
+from wallaroo.ingress.block_sequence import _records, segment_firsts
 
 from ..ports import free_port  # noqa: TID252 - tests are not installed
 from ..processes import LEFT_SECONDS, PATIENCE, Process, is_alive  # noqa: TID252

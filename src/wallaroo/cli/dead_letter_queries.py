@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import click
 
-from wallaroo.connectors.replay.source import ReplayQueue
+from wallaroo.connectors.dead_letter_replay.source import ReplayQueue
 from wallaroo.engine.delivery.dead_letter_file import delete_letters, read_letters
+from wallaroo.engine.directory.claim import is_applications
 from wallaroo.engine.directory.home import Home, default_home
-from wallaroo.engine.directory.ownership import is_applications
 from wallaroo.engine.transport.dead_letter_record import REPLAYABLE, Letter
 from wallaroo.errors import WallarooError
 from wallaroo.topology.model import REPLAYS

@@ -19,7 +19,7 @@ from wallaroo.introspection import label
 from wallaroo.program import Program, Setup, prefer
 from wallaroo.topology.assemble import mistakes_text
 from wallaroo.topology.model import Application
-from wallaroo.topology.validate_states import unsavable_states
+from wallaroo.topology.validate_state_pickling import unsavable_states
 
 
 def import_application(name: str) -> ModuleType:

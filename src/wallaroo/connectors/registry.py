@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from wallaroo.connectors.dead_letter_replay.kind import ReplayKind
 from wallaroo.connectors.generator.kind import GeneratorKind
-from wallaroo.connectors.replay.kind import ReplayKind
 from wallaroo.connectors.tcp.kind import TcpSinkKind, TcpSourceKind
 from wallaroo.introspection import a_kind_of
 

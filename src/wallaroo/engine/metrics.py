@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from wallaroo.engine.state_heads import StateSize
 from wallaroo.engine.transport.dead_letter_record import Letter
-from wallaroo.ingress.sequence import SequencedBlock
+from wallaroo.ingress.block_sequence import SequencedBlock
 
 if TYPE_CHECKING:
     from wallaroo.ingress.source import SourceStatus

@@ -12,8 +12,8 @@ from wallaroo.connectors.registry import source_kind_called
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.program import Program
 from wallaroo.protocols import SinkConfig, SourceConfig
-from wallaroo.topology.levels import state_levels
 from wallaroo.topology.model import Application, Pipeline, StateComputation
+from wallaroo.topology.state_order import state_levels
 
 
 @dataclass(frozen=True)

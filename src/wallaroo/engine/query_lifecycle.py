@@ -16,7 +16,7 @@ from wallaroo.engine.delivery.collector import Collector, Expected
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.worker_deaths import WorkerDeaths
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.failure import Failure, Kind
+from wallaroo.engine.failure_kinds import Failure, Kind
 from wallaroo.engine.plan import Plan
 from wallaroo.engine.spark.driver_address import DriverAddress
 from wallaroo.engine.spark.error_messages import cannot_go_on, failure_of_query, jvm_exit_reason

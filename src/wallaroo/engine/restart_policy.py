@@ -13,7 +13,7 @@ from pathlib import Path
 
 from wallaroo.backoff import Backoff
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.failure import Failure, Kind
+from wallaroo.engine.failure_kinds import Failure, Kind
 from wallaroo.engine.spark.error_messages import cannot_go_on
 from wallaroo.errors import ApplicationError
 from wallaroo.files import free_space, is_full

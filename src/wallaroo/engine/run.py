@@ -14,7 +14,7 @@ from wallaroo.connectors.base import StoppedError
 from wallaroo.engine.directory.home import Home, default_home
 from wallaroo.engine.directory.run_folder import temporary_folder
 from wallaroo.engine.directory.safe_paths import require_safe_path
-from wallaroo.engine.failure import Failure
+from wallaroo.engine.failure_kinds import Failure
 from wallaroo.engine.metrics import Snapshot
 from wallaroo.engine.options import RunOptions
 from wallaroo.engine.restart_policy import RestartPolicy

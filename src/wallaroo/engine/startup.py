@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wallaroo.channels import format_address
+from wallaroo.connectors.dead_letter_replay.kind import ReplaySourceConfig
 from wallaroo.connectors.registry import source_kind
-from wallaroo.connectors.replay.kind import ReplaySourceConfig
 from wallaroo.engine.delivery.collector import Collector
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.ledger import Ledger
@@ -28,12 +28,12 @@ from wallaroo.engine.spark.driver_address import driver_address
 from wallaroo.engine.spark.java import java_home
 from wallaroo.engine.spark.memory import fitting_limits
 from wallaroo.engine.transport.plan_file import own_serializers
+from wallaroo.ingress.block_sequence import known_names
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import EPOCH_SECONDS, IngressConfig, SourceEndpoint, endpoint_of
 from wallaroo.ingress.process import IngressProcess
-from wallaroo.ingress.sequence import known_names
 from wallaroo.notices import Notice
-from wallaroo.permissions import untrusted_reason
+from wallaroo.path_trust import untrusted_reason
 from wallaroo.program import Program
 from wallaroo.sizes import plural, readable_size
 from wallaroo.topology.model import REPLAYS, Application

@@ -59,7 +59,7 @@ class IngressConfig:
     epoch_seconds: float = EPOCH_SECONDS
     """The longest time between two commits."""
     workers_host: str = ""
-    """Where to listen for workers on other machines (`wallaroo.ingress.worker_server`); empty if there are none."""
+    """Where to listen for workers on other machines (`wallaroo.ingress.remote_server`); empty if there are none."""
     workers_port: int = 0
     segment_bytes: int = SEGMENT_BYTES
     program: Instructions | None = None

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from wallaroo.ingress.sequence import Range, SequencedBlock, SequenceWriter
+from wallaroo.ingress.block_sequence import Range, SequencedBlock, SequenceWriter
 
 BLOCK_BYTES = 512 << 10
 """The target size of a block under load: one read of a connection may exceed it."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from wallaroo.connectors.base import IntakeContext, LoggedKind, RangedKind
 from wallaroo.connectors.registry import source_kind_called
+from wallaroo.ingress.block_sequence import SequenceWriter
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.logged_source import LoggedSource
 from wallaroo.ingress.partial_frames import PartialFrames
 from wallaroo.ingress.ranged_source import RangedSource
-from wallaroo.ingress.sequence import SequenceWriter
 from wallaroo.ingress.sequencer import BLOCK_BYTES, EPOCH_BYTES, Sequencer
 from wallaroo.ingress.source import Source, SourceStatus
 from wallaroo.notices import DebouncedNotice

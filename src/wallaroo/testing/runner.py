@@ -8,17 +8,17 @@ from dataclasses import replace
 from typing import Any, Literal, Self, overload
 
 from wallaroo.engine.plan import Layout, Plan
-from wallaroo.engine.stages.state_store import MemoryStores
+from wallaroo.engine.stages.state_files import MemoryStores
 from wallaroo.engine.stages.worker import Worker
-from wallaroo.engine.transport.chunks import DEAD_LETTERS
 from wallaroo.engine.transport.dead_letter_record import Letter, load_records
 from wallaroo.engine.transport.plan_file import own_serializers
+from wallaroo.engine.transport.shuffle_format import DEAD_LETTERS
 from wallaroo.errors import WallarooError
-from wallaroo.ingress.sequence import Range, SequencedBlock
+from wallaroo.ingress.block_sequence import Range, SequencedBlock
 from wallaroo.sample_addresses import call_with_addresses
 from wallaroo.testing.doubles import AtHand, Direct, Feed, Raised, Raising, Recorder, Sink, Source
-from wallaroo.topology.levels import state_levels
 from wallaroo.topology.model import Application, Pipeline, sink_name
+from wallaroo.topology.state_order import state_levels
 
 _ONLY_BUCKET = 0
 

@@ -9,7 +9,6 @@ from wallaroo.errors import WallarooParameterError
 from wallaroo.introspection import MISSING, decoration_mistakes, instance_of, label, making_mistakes
 from wallaroo.topology import validate
 from wallaroo.topology.branches import SINK_METHODS, Declaration, Line, SourceGraph, graphs_of
-from wallaroo.topology.levels import order_mistakes
 from wallaroo.topology.model import (
     Application,
     Computation,
@@ -22,6 +21,7 @@ from wallaroo.topology.model import (
     Target,
     line_of,
 )
+from wallaroo.topology.state_order import order_mistakes
 from wallaroo.topology.validate_endpoints import (
     choose_mistakes,
     listening_mistakes,

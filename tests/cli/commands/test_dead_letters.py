@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from wallaroo.cli.wallaroo import main
-from wallaroo.connectors.replay.source import ReplayQueue
+from wallaroo.connectors.dead_letter_replay.source import ReplayQueue
 from wallaroo.engine.delivery.dead_letter_file import DeadLetterFile, read_letters
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.transport.dead_letter_record import Place, make_letter

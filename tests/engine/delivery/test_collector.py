@@ -12,10 +12,10 @@ from wallaroo import channels
 from wallaroo.engine.delivery.collector import Collector, Epoch, Expected
 from wallaroo.engine.delivery.worker_deaths import Death, WorkerDeaths
 from wallaroo.engine.directory.commit import Commits
-from wallaroo.engine.failure import Failure, Kind
+from wallaroo.engine.failure_kinds import Failure, Kind
 from wallaroo.engine.state_heads import Place, StoredHead
+from wallaroo.engine.transport.crash_notes import NO_CARE, Note, WorkerNote
 from wallaroo.engine.transport.task_channel import FRAME, HELLO, TaskChannel
-from wallaroo.engine.transport.worker_notes import NO_CARE, Note, WorkerNote
 from wallaroo.errors import SavedStateError, WallarooError
 
 TOKEN = "secret"

@@ -14,10 +14,10 @@ from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.state_heads import Place, StoredHead
-from wallaroo.engine.transport.chunks import BLOCK, DEAD_LETTERS, PRINTED, Chunk, pack_share
 from wallaroo.engine.transport.dead_letter_record import dump_records
+from wallaroo.engine.transport.shuffle_format import BLOCK, DEAD_LETTERS, PRINTED, Chunk, pack_share
 from wallaroo.engine.transport.task_channel import TaskChannel
-from wallaroo.ingress.sequence import Range, SequencedBlock
+from wallaroo.ingress.block_sequence import Range, SequencedBlock
 
 HEAD = StoredHead(b"[1]", {1: Place("file", 0)})
 LETTER = {"pipeline": "p", "step": "s", "error": "E: x", "traceback": "E: x", "message": "m"}

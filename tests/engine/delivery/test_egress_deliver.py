@@ -18,8 +18,8 @@ from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.ledger import Ledger
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, UNLISTED_KEYS, Chunk
 from wallaroo.engine.transport.dead_letter_record import dump_records
+from wallaroo.engine.transport.shuffle_format import DEAD_LETTERS, PRINTED, UNLISTED_KEYS, Chunk
 
 PATIENCE = 60
 RECORD = {"pipeline": "p", "step": "s", "message": "m", "error": "E: e", "traceback": "E: e"}

@@ -15,10 +15,10 @@ from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.error_policy import OnError
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.transport.chunks import BLOCK, DEAD_LETTERS, Chunk
 from wallaroo.engine.transport.dead_letter_record import dump_records
+from wallaroo.engine.transport.shuffle_format import BLOCK, DEAD_LETTERS, Chunk
 from wallaroo.errors import ErrorPolicyError
-from wallaroo.ingress.sequence import Range, SequencedBlock
+from wallaroo.ingress.block_sequence import Range, SequencedBlock
 from wallaroo.topology.model import REPLAYS
 
 PATIENCE = 60

@@ -6,7 +6,7 @@ import pytest
 
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.stages.live_state import Bucket, StateLog
-from wallaroo.engine.stages.state_store import StateFiles
+from wallaroo.engine.stages.state_files import StateFiles
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.errors import DirectoryError
 

@@ -18,7 +18,7 @@ from wallaroo.engine.directory.run_folder import users_folder
 from wallaroo.engine.plan import Layout
 from wallaroo.errors import DirectoryError
 from wallaroo.files import write_atomically
-from wallaroo.permissions import untrusted_reason
+from wallaroo.path_trust import untrusted_reason
 
 HOLD = """
 import subprocess, sys

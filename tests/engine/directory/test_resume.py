@@ -14,10 +14,10 @@ from wallaroo.engine.directory.resume import (
 )
 from wallaroo.engine.plan import new_layout
 from wallaroo.errors import DirectoryError
+from wallaroo.ingress.block_sequence import Range, SequenceWriter, known_names, segment_firsts
 from wallaroo.ingress.log.committed import note_committed
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.writer import LogWriter
-from wallaroo.ingress.sequence import Range, SequenceWriter, known_names, segment_firsts
 from wallaroo.topology.model import Application
 
 
@@ -194,7 +194,7 @@ class TestPipelinesThatCameOrWent:
             check("orders")
 
     def test_a_damaged_sequence_is_told_with_what_to_do(self, home, check, monkeypatch):
-        monkeypatch.setattr("wallaroo.ingress.sequence.SEGMENT_BYTES", 100)
+        monkeypatch.setattr("wallaroo.ingress.block_sequence.SEGMENT_BYTES", 100)
         sequenced(home, ["words", "orders"], *[[("words", at, at + 1)] for at in range(9, 30)])
         damaged = sorted(home.sequence.glob("*.sequence"))[1]
         damaged.write_bytes(damaged.read_bytes()[:-3])

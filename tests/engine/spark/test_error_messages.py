@@ -4,7 +4,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.failure import Kind
+from wallaroo.engine.failure_kinds import Kind
 from wallaroo.engine.spark.error_messages import (
     cannot_go_on,
     cause,

@@ -16,7 +16,7 @@ from wallaroo.engine.delivery.worker_deaths import FIRST_STAGE, Death, WorkerDea
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.stages.crash_guard import CallGuard, GuardedTask, WorkerDiedError
 from wallaroo.engine.stages.current_message import CurrentMessage
-from wallaroo.engine.transport.worker_notes import Care, Note, WorkerNote, call_name, take_note
+from wallaroo.engine.transport.crash_notes import Care, Note, WorkerNote, call_name, take_note
 from wallaroo.topology.model import REPLAYS
 
 PAYLOADS = [f"{'abcd'[number % 4]}{number} {'xyz'[number % 3]}{number}".encode() for number in range(400)]

@@ -11,7 +11,7 @@ from tests.engine.taken import taken
 from wallaroo.engine.stages.outbox import Outbox
 from wallaroo.engine.stages.steps import source_line
 from wallaroo.engine.transport.buckets import stable_hash
-from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, Chunk
+from wallaroo.engine.transport.shuffle_format import DEAD_LETTERS, PRINTED, Chunk
 
 
 def count(data, state):

@@ -6,7 +6,7 @@ import pytest
 
 from wallaroo.engine.stages import shuffle as rows_module
 from wallaroo.engine.stages.shuffle import NOTHING, Shuffle
-from wallaroo.engine.transport.chunks import BLOCK, Chunk, split_shares
+from wallaroo.engine.transport.shuffle_format import BLOCK, Chunk, split_shares
 
 
 def blocks(number, size=10):

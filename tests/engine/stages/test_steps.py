@@ -7,7 +7,7 @@ from tests.engine.taken import taken
 
 from wallaroo.engine.stages.outbox import Outbox
 from wallaroo.engine.stages.steps import source_line
-from wallaroo.engine.transport.chunks import DEAD_LETTERS
+from wallaroo.engine.transport.shuffle_format import DEAD_LETTERS
 
 
 @dataclass

@@ -12,7 +12,7 @@ from tests.engine.query import Query
 
 import wallaroo
 from wallaroo import testing
-from wallaroo.engine.stages.replay import NoPlaceError
+from wallaroo.engine.stages.dead_letter_replay import NoPlaceError
 from wallaroo.topology.model import REPLAYS
 
 WORDS = ["ant", "bee", "badger", "aphid", "cat", "antelope"]

@@ -12,9 +12,9 @@ import pytest
 from tests.engine.query import Query
 
 from wallaroo.engine.stages.captured_output import CapturedStream
-from wallaroo.engine.transport.chunks import BLOCK, DEAD_LETTERS, PRINTED, Chunk
+from wallaroo.engine.transport.shuffle_format import BLOCK, DEAD_LETTERS, PRINTED, Chunk
 from wallaroo.errors import WallarooError
-from wallaroo.ingress.sequence import SequencedBlock
+from wallaroo.ingress.block_sequence import SequencedBlock
 from wallaroo.topology.model import Computation
 
 TEXT = ["the", "the", "the", "cat", "and", "dog", "bird", "saw", "that", "a"]

@@ -12,7 +12,7 @@ from tests.engine.blocks import Blocks
 
 from wallaroo.engine.stages import worker
 from wallaroo.engine.stages.captured_output import CapturedStream
-from wallaroo.engine.transport.chunks import UNLISTED_KEYS
+from wallaroo.engine.transport.shuffle_format import UNLISTED_KEYS
 from wallaroo.errors import WallarooError
 
 TEXT = ["the", "the", "the", "cat", "and", "dog", "bird", "saw", "that", "a"]

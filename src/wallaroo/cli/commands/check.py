@@ -7,7 +7,7 @@ import sys
 import click
 
 from wallaroo.cli import loading
-from wallaroo.cli.bytes_comparisons import comparison_hints
+from wallaroo.cli.python2_bytes_hints import comparison_hints
 from wallaroo.cli.screen import ends_with_reader, plain_errors, say, show_drawing
 from wallaroo.errors import WallarooError
 from wallaroo.program import Setup

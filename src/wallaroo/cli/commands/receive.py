@@ -19,8 +19,8 @@ import click
 from wallaroo.cli import screen
 from wallaroo.cli.framing import FRAMING_NAMES, FRAMINGS
 from wallaroo.cli.network import Address, AddressType, address_of, listen
-from wallaroo.cli.receive_once import BlockOutput, Blocks, NotABlockError, Record
-from wallaroo.cli.receive_stream import Data, Frames, Lines, Reading
+from wallaroo.cli.receive_effectively_once import BlockOutput, Blocks, NotABlockError, Record
+from wallaroo.cli.receive_framing import Data, Frames, Lines, Reading
 from wallaroo.sizes import plural
 
 _STDOUT = 1

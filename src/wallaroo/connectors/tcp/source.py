@@ -6,8 +6,8 @@ import asyncio
 import select
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.connectors.tcp.connection import Connection
 from wallaroo.connectors.tcp.sockets import open_sockets
+from wallaroo.connectors.tcp.source_connection import Connection
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.framing import Framer, FramingError, LineFramer, framer_for
 from wallaroo.ingress.limits import ACCEPTED_AT_ONCE

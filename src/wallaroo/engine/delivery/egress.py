@@ -19,9 +19,9 @@ from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.metrics import Metrics
 from wallaroo.engine.plan import Plan, SinkRoute
-from wallaroo.engine.transport.chunks import BLOCK, DEAD_LETTERS, PRINTED, UNLISTED_KEYS, Chunk, unpack_share
 from wallaroo.engine.transport.dead_letter_record import Letter, load_records
-from wallaroo.ingress.sequence import Range, SequencedBlock, unpack_block
+from wallaroo.engine.transport.shuffle_format import BLOCK, DEAD_LETTERS, PRINTED, UNLISTED_KEYS, Chunk, unpack_share
+from wallaroo.ingress.block_sequence import Range, SequencedBlock, unpack_block
 from wallaroo.notices import Notice, Printed
 
 _POLL_SECONDS = 0.2

@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from typing import NamedTuple
 
-from wallaroo.engine.transport.worker_notes import Care, Note, step_of
+from wallaroo.engine.transport.crash_notes import Care, Note, step_of
 
 FIRST_STAGE = -1
 _FATAL = 2

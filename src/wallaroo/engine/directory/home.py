@@ -29,7 +29,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wallaroo.engine.directory.archive import LOCK, finish_setting_aside, set_aside
-from wallaroo.engine.directory.ownership import claim, is_applications, refuse_untrusted
+from wallaroo.engine.directory.claim import claim, is_applications, refuse_untrusted
 from wallaroo.engine.directory.run_folder import found_users_folder
 from wallaroo.engine.directory.safe_paths import refuse_unusable, safe_path
 from wallaroo.engine.plan import Layout

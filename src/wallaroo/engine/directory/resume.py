@@ -11,11 +11,11 @@ from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import COMMIT, Home
 from wallaroo.engine.plan import Layout, new_layout
 from wallaroo.errors import DirectoryError, WallarooError
+from wallaroo.ingress.block_sequence import blocks_from, first_unseen, known_names, skip_damaged_blocks, truncate_at
 from wallaroo.ingress.log.committed import read_committed
 from wallaroo.ingress.log.format import segment_starts
 from wallaroo.ingress.log.reader import LogReader
 from wallaroo.ingress.log.repair import skip_damaged
-from wallaroo.ingress.sequence import blocks_from, first_unseen, known_names, skip_damaged_blocks, truncate_at
 from wallaroo.notices import Notice
 from wallaroo.sizes import plural
 from wallaroo.topology.model import Application, Pipeline

@@ -11,7 +11,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from wallaroo.permissions import untrusted_reason
+from wallaroo.path_trust import untrusted_reason
 
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xshare:auto"
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.failure import Failure, Kind, failure_of
+from wallaroo.engine.failure_kinds import Failure, Kind, failure_of
 from wallaroo.errors import DirectoryError, SparkStartError, WallarooError
 
 if TYPE_CHECKING:

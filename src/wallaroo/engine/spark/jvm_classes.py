@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from wallaroo.permissions import untrusted_reason
+from wallaroo.path_trust import untrusted_reason
 
 _LANGUAGE = 8
 _SOURCES = sorted(Path(__file__).with_name("jvm").glob("*.java"))

@@ -15,7 +15,7 @@ from pathlib import Path
 from wallaroo.engine.directory.run_folder import short_users_folder
 from wallaroo.engine.directory.safe_paths import is_safe_path
 from wallaroo.notices import Notice
-from wallaroo.permissions import untrusted_reason
+from wallaroo.path_trust import untrusted_reason
 
 _PARTS = ("bin", "jars")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from wallaroo.engine.stages.current_message import CurrentMessage
-from wallaroo.engine.transport.worker_notes import Care, WorkerNote, call_name
+from wallaroo.engine.transport.crash_notes import Care, WorkerNote, call_name
 
 if TYPE_CHECKING:
     from wallaroo.engine.stages.worker import Worker

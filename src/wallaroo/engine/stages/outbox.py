@@ -21,8 +21,8 @@ from wallaroo.engine.stages.captured_output import CapturedStream
 from wallaroo.engine.stages.crash_guard import CallGuard, Function
 from wallaroo.engine.stages.current_message import CurrentMessage, Origin
 from wallaroo.engine.transport.buckets import stable_hash
-from wallaroo.engine.transport.chunks import DEAD_LETTERS, PRINTED, UNLISTED_KEYS, Chunk
 from wallaroo.engine.transport.dead_letter_record import Letter, Place, dump_records, make_letter, safe_repr, shorten
+from wallaroo.engine.transport.shuffle_format import DEAD_LETTERS, PRINTED, UNLISTED_KEYS, Chunk
 
 _PRINTED_AT_MOST = 64 * 1024
 _KNOWN_BUCKETS_AT_MOST = 1_000_000

@@ -20,9 +20,9 @@ from wallaroo.engine.stages.crash_guard import CallGuard
 from wallaroo.engine.stages.current_message import CurrentMessage, Origin
 from wallaroo.engine.stages.first_stage import SourceLine
 from wallaroo.engine.stages.outbox import USER_ERRORS, Outbox
-from wallaroo.engine.transport.chunks import Chunk
 from wallaroo.engine.transport.dead_letter_record import Letter, Place, serializer_bytes
-from wallaroo.ingress.sequence import SequencedBlock
+from wallaroo.engine.transport.shuffle_format import Chunk
+from wallaroo.ingress.block_sequence import SequencedBlock
 
 if TYPE_CHECKING:
     from wallaroo.engine.stages.worker import Worker

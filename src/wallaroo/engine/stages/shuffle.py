@@ -14,8 +14,8 @@ from itertools import chain
 import pyarrow as pa
 
 from wallaroo.engine.transport.buckets import spread_ids
-from wallaroo.engine.transport.chunks import Chunk, pack_share, split_shares, unpack_share
-from wallaroo.ingress.sequence import unpack_block
+from wallaroo.engine.transport.shuffle_format import Chunk, pack_share, split_shares, unpack_share
+from wallaroo.ingress.block_sequence import unpack_block
 
 COLUMNS = "part int, block long, sender int, share binary"
 _SCHEMA = pa.schema([("part", pa.int32()), ("block", pa.int64()), ("sender", pa.int32()), ("share", pa.binary())])

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from wallaroo.engine.codegen import GeneratedLoop
+from wallaroo.engine.loop_codegen import GeneratedLoop
 from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.stages.outbox import USER_ERRORS, Outbox
 from wallaroo.engine.transport.dead_letter_record import Place

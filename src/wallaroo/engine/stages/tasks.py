@@ -20,14 +20,14 @@ from wallaroo.engine.stages.captured_output import catch_streams
 from wallaroo.engine.stages.crash_guard import GuardedTask, note_in
 from wallaroo.engine.stages.first_stage import SourceMessages
 from wallaroo.engine.stages.shuffle import NOTHING, Batches, BlockOrder, Shares, Shuffle, end_before
-from wallaroo.engine.stages.state_store import StateFiles
+from wallaroo.engine.stages.state_files import StateFiles
 from wallaroo.engine.stages.worker import Worker
-from wallaroo.engine.transport.chunks import pack_share, unpack_share
+from wallaroo.engine.transport.crash_notes import Care
 from wallaroo.engine.transport.plan_file import PlanRef
+from wallaroo.engine.transport.shuffle_format import pack_share, unpack_share
 from wallaroo.engine.transport.task_channel import TaskChannel
-from wallaroo.engine.transport.worker_notes import Care
-from wallaroo.ingress.sequence import unpack_blocks
-from wallaroo.ingress.worker_client import RemoteMessages
+from wallaroo.ingress.block_sequence import unpack_blocks
+from wallaroo.ingress.remote_reader import RemoteMessages
 
 _MUCH_STATE_BYTES = 64 << 20
 """How much state a task may write during an epoch before it requests its end: a failure would undo all of it."""

@@ -13,18 +13,18 @@ from typing import Any
 
 from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.stages.crash_guard import CallGuard
+from wallaroo.engine.stages.dead_letter_replay import ReplayLine
 from wallaroo.engine.stages.first_stage import FirstStage, Messages, PipelineLine, SourceLine, SourceMessages
 from wallaroo.engine.stages.live_state import Bucket, StateLog
 from wallaroo.engine.stages.outbox import USER_ERRORS, NotPicklableError, Outbox
 from wallaroo.engine.stages.provenance import ArrivedSlice, Retracing
-from wallaroo.engine.stages.replay import ReplayLine
+from wallaroo.engine.stages.state_files import BucketStores
 from wallaroo.engine.stages.state_steps import BucketRun, StateStep, Work
-from wallaroo.engine.stages.state_store import BucketStores
 from wallaroo.engine.state_heads import BucketName
-from wallaroo.engine.transport.chunks import BLOCK, Chunk
 from wallaroo.engine.transport.dead_letter_record import PACKED, Letter
+from wallaroo.engine.transport.shuffle_format import BLOCK, Chunk
 from wallaroo.errors import WallarooError
-from wallaroo.ingress.sequence import SequencedBlock, unpack_block
+from wallaroo.ingress.block_sequence import SequencedBlock, unpack_block
 
 _KEPT_AT_MOST = 16 << 20
 """How many bytes of messages are kept for rebuilding a state after an error before the states are written."""

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from wallaroo.class_changes import loads
-from wallaroo.engine.codegen import GeneratedLoop
+from wallaroo.engine.loop_codegen import GeneratedLoop
 
 PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
 """Classes whose objects contain no other objects."""

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from wallaroo.engine.directory.claim import MARKER, _traces, claim, is_applications, refuse_untrusted
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.directory.ownership import MARKER, _traces, claim, is_applications, refuse_untrusted
 from wallaroo.engine.plan import Layout
 from wallaroo.errors import DirectoryError
 
@@ -80,12 +80,12 @@ def test_what_has_the_name_of_the_mark_and_is_no_file_is_none(tmp_path):
 KILLED = """
 import os, sys
 from pathlib import Path
-from wallaroo.engine.directory import ownership
+from wallaroo.engine.directory import claim
 
 def die(*_):
     os._exit(9)
 setattr(*eval(sys.argv[2]), die)
-ownership.claim(Path(sys.argv[1]))
+claim.claim(Path(sys.argv[1]))
 """
 
 

@@ -8,7 +8,7 @@ def test_a_write_that_was_cut_off_does_not_move_what_comes_after_it(tmp_path):
     limited = """
 import resource, signal, sys
 from pathlib import Path
-from wallaroo.engine.stages.state_store import StateFiles
+from wallaroo.engine.stages.state_files import StateFiles
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 files = StateFiles(Path(sys.argv[1]), {})
 places = [files.write(b"first")]

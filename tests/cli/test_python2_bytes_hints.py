@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from wallaroo.cli.bytes_comparisons import hints_in
+from wallaroo.cli.python2_bytes_hints import hints_in
 
 DECORATED = "@wallaroo.decoder(header_length=4, length_fmt='>I')\ndef decode(bs):\n"
 PLAIN = "@decoder\ndef decode(payload):\n    bs = payload\n"

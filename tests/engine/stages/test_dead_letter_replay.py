@@ -9,7 +9,7 @@ import pytest
 from tests.engine.query import Query
 
 import wallaroo
-from wallaroo.engine.stages.replay import NoPlaceError
+from wallaroo.engine.stages.dead_letter_replay import NoPlaceError
 from wallaroo.engine.transport.dead_letter_record import make_letter, message_in
 from wallaroo.topology.model import REPLAYS, KeyBy, State, StateComputation
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wallaroo.ingress import sequence
-from wallaroo.ingress.log.format import LogCorruptError
-from wallaroo.ingress.sequence import (
+from wallaroo.ingress import block_sequence
+from wallaroo.ingress.block_sequence import (
     Range,
     SequencedBlock,
     SequenceWriter,
@@ -17,6 +16,7 @@ from wallaroo.ingress.sequence import (
     truncate_at,
     unpack_block,
 )
+from wallaroo.ingress.log.format import LogCorruptError
 
 _NUMBER = st.integers(0, 2**64 - 1)
 _RANGES = st.lists(st.builds(Range, st.integers(0, 2**16 - 1), _NUMBER, _NUMBER), max_size=20).map(tuple)
@@ -88,7 +88,7 @@ def test_damage_at_the_end_is_cut_off_and_kept(tmp_path: Path) -> None:
 
 
 def test_segments_roll_over_and_go_when_nobody_needs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sequence, "SEGMENT_BYTES", 200)
+    monkeypatch.setattr(block_sequence, "SEGMENT_BYTES", 200)
     writer = _filled(tmp_path, 40)
     firsts = segment_firsts(tmp_path)
     assert len(firsts) > 3
@@ -112,7 +112,7 @@ def test_no_number_is_given_twice_after_a_power_failure(tmp_path: Path) -> None:
 
 
 def test_damage_in_the_middle_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sequence, "SEGMENT_BYTES", 200)
+    monkeypatch.setattr(block_sequence, "SEGMENT_BYTES", 200)
     writer = _filled(tmp_path, 40)
     file = sorted(tmp_path.glob("*.sequence"))[1]
     data = bytearray(file.read_bytes())
@@ -135,7 +135,7 @@ def test_damage_in_the_middle_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_segment_whose_first_line_is_damaged_goes_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sequence, "SEGMENT_BYTES", 200)
+    monkeypatch.setattr(block_sequence, "SEGMENT_BYTES", 200)
     _filled(tmp_path, 40).close()
     first = min(tmp_path.glob("*.sequence"))
     first.write_bytes(b"?" + first.read_bytes()[1:])
@@ -145,7 +145,7 @@ def test_a_segment_whose_first_line_is_damaged_goes_as_a_whole(tmp_path: Path, m
 
 
 def test_also_if_it_is_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sequence, "SEGMENT_BYTES", 200)
+    monkeypatch.setattr(block_sequence, "SEGMENT_BYTES", 200)
     _filled(tmp_path, 40).close()
     firsts, last = segment_firsts(tmp_path), max(tmp_path.glob("*.sequence"))
     damaged = b"?" + last.read_bytes()[1:]
@@ -162,7 +162,7 @@ def test_also_if_it_is_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_blocks_that_nobody_has_seen_can_be_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setattr(sequence, "SEGMENT_BYTES", 200)
+    monkeypatch.setattr(block_sequence, "SEGMENT_BYTES", 200)
     _filled(tmp_path, 40).close()
     truncate_at(tmp_path, number)
     again = SequenceWriter(tmp_path, ["words", "orders"])
@@ -184,7 +184,7 @@ def test_blocks_that_come_while_others_are_read_are_not_missing(tmp_path: Path) 
 
 
 def test_a_segment_that_could_not_be_begun_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sequence, "SEGMENT_BYTES", 100)
+    monkeypatch.setattr(block_sequence, "SEGMENT_BYTES", 100)
     writer = SequenceWriter(tmp_path, ["words"])
     while len(segment_firsts(tmp_path)) < 2:
         writer.append(0, 1, (Range(0, writer.end, writer.end + 1),))
@@ -193,9 +193,9 @@ def test_a_segment_that_could_not_be_begun_leaves_nothing(tmp_path: Path, monkey
     def no_room(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(sequence, "SEGMENT_BYTES", 1)
+    monkeypatch.setattr(block_sequence, "SEGMENT_BYTES", 1)
     with monkeypatch.context() as full:
-        full.setattr(sequence, "write_atomically", no_room)
+        full.setattr(block_sequence, "write_atomically", no_room)
         with pytest.raises(OSError, match="No space"):
             writer.append(0, 1)
     assert {path.name for path in tmp_path.iterdir()} == before

@@ -49,6 +49,6 @@ class ReplayKind(LoggedKind):
         context: IntakeContext,
     ) -> Intake:
         """Return the intake that takes letters from the queue."""
-        from wallaroo.connectors.replay.source import ReplayQueue, ReplaySource  # noqa: PLC0415 - only in the ingress.
+        from wallaroo.connectors.dead_letter_replay.source import ReplayQueue, ReplaySource  # noqa: PLC0415 - only in the ingress.
 
         return ReplaySource(ReplayQueue(Path(place["queue"]), log.directory), log, context.notice)

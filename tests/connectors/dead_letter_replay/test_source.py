@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from wallaroo.connectors.replay.kind import ReplaySourceConfig
-from wallaroo.connectors.replay.source import ReplayQueue
+from wallaroo.connectors.dead_letter_replay.kind import ReplaySourceConfig
+from wallaroo.connectors.dead_letter_replay.source import ReplayQueue
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig, endpoint_of
 from wallaroo.ingress.log import LogReader, LogWriter

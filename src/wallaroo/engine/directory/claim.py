@@ -20,7 +20,7 @@ from pathlib import Path
 from wallaroo.engine.directory.archive import LOCK, OWN, free_name, is_set_aside
 from wallaroo.errors import DirectoryError
 from wallaroo.ingress.log.format import sync_directory
-from wallaroo.permissions import others_can_write, owned_by_another
+from wallaroo.path_trust import others_can_write, owned_by_another
 
 MARKER = "wallaroo-directory"
 _TEXT = """\

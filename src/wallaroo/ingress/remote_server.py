@@ -13,8 +13,8 @@ from wallaroo.errors import AddressError
 from wallaroo.ingress.control import REQUEST_ERRORS, hand_out, next_request
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.reader import LogReader, RawPiece
+from wallaroo.ingress.remote_reader import ALL, DAMAGED, HEAD, PIECE
 from wallaroo.ingress.sequencer import Sequencer
-from wallaroo.ingress.worker_client import ALL, DAMAGED, HEAD, PIECE
 
 MAX_LINE_BYTES = 1 << 16
 

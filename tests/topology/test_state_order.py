@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wallaroo.errors import WallarooParameterError
-from wallaroo.topology.levels import order_mistakes, state_levels
 from wallaroo.topology.model import Computation, Pipeline, State, StateComputation
+from wallaroo.topology.state_order import order_mistakes, state_levels
 
 
 def pipeline(name, *states):

@@ -9,12 +9,12 @@ import socket
 import pytest
 
 from wallaroo import channels
+from wallaroo.ingress.block_sequence import unpack_block
 from wallaroo.ingress.log import LogReader
 from wallaroo.ingress.log.format import LogCorruptError
-from wallaroo.ingress.sequence import unpack_block
+from wallaroo.ingress.remote_reader import RemoteMessages
+from wallaroo.ingress.remote_server import MAX_LINE_BYTES
 from wallaroo.ingress.sequencer import FRAME
-from wallaroo.ingress.worker_client import RemoteMessages
-from wallaroo.ingress.worker_server import MAX_LINE_BYTES
 
 from .conftest import TOKEN, is_closed
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from wallaroo.permissions import others_can_write, owned_by_another, untrusted_reason
+from wallaroo.path_trust import others_can_write, owned_by_another, untrusted_reason
 
 NOBODYS = Path("/dev/null")  # Has no list of users that may write to it.
 
@@ -149,7 +149,7 @@ def sandbox_user(place, monkeypatch, given_away):
     """Give the inner folder to a user who stands for all others, as in a sandbox; return as whom one has to ask."""
     user = given_away(place.parent)
     others = place.parent.stat().st_uid
-    monkeypatch.setattr("wallaroo.permissions._overflow_user", lambda: others)
+    monkeypatch.setattr("wallaroo.path_trust._overflow_user", lambda: others)
     return user
 
 
@@ -168,6 +168,6 @@ def test_in_a_sandbox_what_is_in_a_shared_folder_could_be_anybodys(place, sandbo
 
 
 def test_in_a_sandbox_the_group_of_all_others_is_nobodys_own(monkeypatch, own_group):
-    monkeypatch.setattr("wallaroo.permissions._overflow_user", lambda: 65534)
+    monkeypatch.setattr("wallaroo.path_trust._overflow_user", lambda: 65534)
     assert not others_can_write(NOBODYS, made_up(0o770, 1000, own_group))
     assert others_can_write(NOBODYS, made_up(0o770, 65534, own_group))
