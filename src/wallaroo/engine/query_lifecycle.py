@@ -73,6 +73,8 @@ class QueryLifecycle:
         self._around = around
         self._warn = warn
         self._stages = len(plan.layout.levels) + 1
+        self._has_run = False
+        """Whether there was a query before, which has found its states loadable."""
         self.learned = False
         """Whether the last death of a worker has given new information."""
         self._opened = contextlib.ExitStack()
@@ -165,10 +167,12 @@ class QueryLifecycle:
             levels=self._stages - 1,
             states=str(around.home.states),
             messages=around.messages,
+            tries_states=not self._has_run,
             notes=str(around.notes or ""),
         )
         # Spark's own checkpoint is useless after this attempt: the commit has the position to start from.
         notes = around.folder / "query" / attempt
+        self._has_run = True
         self._query = start_query(self._session, settings, around.blocks, start, notes)
 
     def _fit_to_cluster(self) -> None:

@@ -89,7 +89,7 @@ claim.claim(Path(sys.argv[1]))
 """
 
 
-@pytest.mark.parametrize("where", ["ownership, '_names'", "os, 'open'", "os, 'write'", "os, 'fsync'"])
+@pytest.mark.parametrize("where", ["claim, '_names'", "os, 'open'", "os, 'write'", "os, 'fsync'"])
 def test_a_start_that_was_killed_on_the_way_leaves_a_directory_that_can_be_used(tmp_path, where):
     killed = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "home", where], check=False)
     assert killed.returncode == 9

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 import struct
 from typing import Any, overload
 
+from wallaroo.class_changes import loads
 from wallaroo.errors import WallarooParameterError
 from wallaroo.introspection import label
 
@@ -26,7 +26,7 @@ class PickleDecoder:
 
     def decode(self, bs: bytes) -> Any:
         """Return the message in the payload `bs`."""
-        return pickle.loads(bs)
+        return loads(bs)
 
 
 class GenSourceConfig:

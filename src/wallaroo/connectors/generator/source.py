@@ -10,6 +10,7 @@ import pickle
 import time
 from typing import Any
 
+from wallaroo.class_changes import loads
 from wallaroo.connectors.base import SourceLog
 from wallaroo.connectors.pulled import PulledIntake
 from wallaroo.introspection import instance_of
@@ -76,7 +77,7 @@ class Generator(PulledIntake):
     def _resumed(self) -> Any:
         """Return the value after the last one in the log."""
         if self._place.exists():
-            known, value = pickle.loads(self._place.read_bytes())
+            known, value = loads(self._place.read_bytes())
         else:
             known, value = 1, self._generator.initial_value()
         # The file is written after the log, so it can be behind, but never ahead.

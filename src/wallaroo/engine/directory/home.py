@@ -282,6 +282,9 @@ def _users_states() -> Path | None:
         home = Path.home()
     except RuntimeError:
         return None
+    # An empty HOME stands for the root folder, and a relative one for another place from each folder.
+    if not home.is_absolute() or home == Path("/"):
+        return None
     usual = ("Library", "Application Support") if sys.platform == "darwin" else (".local", "state")
     return home.joinpath(*usual, "wallaroo")
 

@@ -53,8 +53,6 @@ REAL_TIME = {
     "spark.python.udf.pipelined.queueDepth": "1",
     "spark.sql.execution.python.udf.buffer.size": "64",
     "spark.buffer.size": "64",
-    # Workers are forked with their packages imported.
-    "spark.python.daemon.module": "wallaroo.engine.spark.worker_daemon",
     # After a failure all tasks restart from the last commit; a single task cannot be retried.
     "spark.task.maxFailures": "1",
 }

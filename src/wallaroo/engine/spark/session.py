@@ -65,6 +65,8 @@ _SETTINGS = {
     "spark.driver.maxResultSize": "0",
     "spark.rpc.message.maxSize": "1024",
     "spark.python.worker.reuse": "true",
+    # Workers are forked with their packages imported.
+    "spark.python.daemon.module": "wallaroo.engine.spark.worker_daemon",
     # Otherwise the setting would change the environment of the workers, by which Spark pools them.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
 }

@@ -49,6 +49,8 @@ class TaskSettings:
     """The folder of the state files."""
     messages: str = ""
     """The address messages are fetched from; if empty, they are read from the logs on this machine."""
+    tries_states: bool = True
+    """Whether saved states are loaded before the first message, to find classes that have changed."""
     notes: str = ""
     """The folder where workers record their current calls; only if they run on the driver's machine."""
 
@@ -88,7 +90,8 @@ def later_stage(settings: TaskSettings, level: int) -> Callable[[Batches], Batch
         ):
             worker = worker_for(settings.plan, settings.messages, settings.token)
             worker.prepare_level(level)
-            worker.try_states(level, driver.welcome.heads, files)
+            if settings.tries_states:
+                worker.try_states(level, driver.welcome.heads, files)
             task = LaterTask(settings, level, partition, driver, worker, files)
             yield from task.begin()
             for batch in batches:
