@@ -21,7 +21,7 @@ _RATE = 100
 
 _KINDS = {
     r"wallaroo\.ingress": "ingress",
-    r"worker_daemon": "Python workers",
+    r"worker_daemon pyspark\.worker$": "Python workers",
     r"machida": "driver",
 }
 """By what stands in their command lines; the first that fits."""

@@ -14,7 +14,7 @@ PHASES = {
     "the script that starts Java": r"^\S*bash ",
     "the Java that puts the command together": r"org\.apache\.spark\.launcher\.Main",
     "Spark's JVM": r"^\S*java (?!.*launcher\.Main).*deploy\.SparkSubmit",
-    "the first Python worker": r"worker_daemon",
+    "the first Python worker": r"worker_daemon pyspark\.worker$",
 }
 
 

@@ -156,7 +156,7 @@ def test_nothing_outlives_machida_whatever_it_is_doing(application, tmp_path):
         sender.sendall(struct.pack(">I", len(message)) + message)
         application.run.wait_until((tmp_path / "held").exists, "a worker that does not return")
         assert application.processes(r"^sleep 600$")
-        for daemon in application.processes(r"worker_daemon"):
+        for daemon in application.processes(r"worker_daemon pyspark\.worker$"):
             daemon.send_signal(signal.SIGSTOP)
         application.run.kill()
         application.run.nothing_left()
