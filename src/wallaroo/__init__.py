@@ -158,7 +158,7 @@ def run(application_setup: Callable[[list[str]], Application], args: Sequence[st
         SystemExit: The application could not be run, or was asked for `--help` or `--version`.
 
     >>> def application_setup(args):
-    ...     raise NotImplementedError
+    ...     return wallaroo.ApplicationBuilder("Not built for this").build()
     >>> run(application_setup, ["--version"])
     Traceback (most recent call last):
     SystemExit: 0
