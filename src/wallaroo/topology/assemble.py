@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from wallaroo.class_changes import renaming_mistakes
 from wallaroo.errors import WallarooParameterError
 from wallaroo.introspection import MISSING, decoration_mistakes, instance_of, label, making_mistakes
 from wallaroo.topology import validate
@@ -83,6 +84,7 @@ def _application(
         *sink_name_mistakes(pipelines),
         *listening_mistakes(pipelines),
         *order_mistakes(pipelines),
+        *renaming_mistakes(),
     ]
     if mistakes:
         raise WallarooParameterError(mistakes_text(name, mistakes))

@@ -161,6 +161,10 @@ class Pipeline:
                 found.add(index)
         return sorted(index for index in found - {target} if isinstance(index, int))
 
+    def is_joint(self, target: Target) -> bool:
+        """Return whether more than one way leads to a step or a group of sinks."""
+        return sum(target in targets for targets in self.ways) > 1
+
     def is_keyed(self, target: Target) -> bool:
         """Return whether messages may have a key when they reach a step or a group of sinks."""
         return any(isinstance(self.steps[index], KeyBy | StateComputation) for index in self.before(target))

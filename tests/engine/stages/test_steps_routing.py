@@ -1,19 +1,27 @@
 """Branches and chosen sinks in blocks: outputs, keys, positions of what fails, and letters that are put back."""
 
+import base64
 import gc
 import json
+import pickle
 import random
 import re
 from collections import Counter, defaultdict
+from dataclasses import replace
+from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 from tests.engine.blocks import Blocks
 from tests.engine.query import Query
+from tests.engine.taken import taken
 
 import wallaroo
 from wallaroo import testing
 from wallaroo.engine.stages.dead_letter_replay import NoPlaceError
-from wallaroo.topology.model import REPLAYS
+from wallaroo.engine.stages.outbox import Outbox
+from wallaroo.engine.stages.steps import source_line
+from wallaroo.topology.model import REPLAYS, Computation, SinkGroup
 
 WORDS = ["ant", "bee", "badger", "aphid", "cat", "antelope"]
 
@@ -174,6 +182,85 @@ def test_branches_may_lie_behind_any_number_of_steps(make, tmp_path, many):
     assert [letter["place"] for letter in blocks.letters] == ["choose 1", "choose 2"]
 
 
+class Only:
+    """Passes numbers whose remainder is the given one, with its mark; notes how many of it are made."""
+
+    made = 0
+
+    def name(self):
+        return type(self).__name__
+
+    def __init__(self):
+        type(self).made += 1
+
+    def compute(self, data):
+        return f"{data}{self.mark}" if int(data[0]) % 2 == self.remainder else None
+
+
+def only(name, remainder=None):
+    """Return a class of its own; without a remainder it passes everything."""
+    rest = {"made": 0, "mark": name, "remainder": remainder}
+    if remainder is None:
+        rest["compute"] = lambda self, data: f"{data}{self.mark}"
+    return type(name, (Only,), rest)
+
+
+def forks_in_series(make, many):
+    """Return a pipeline whose messages each take one of two branches, which merge, again and again; its steps."""
+    kinds, ways = [], [(0, 1)]
+    for number in range(many):
+        first = len(kinds)
+        kinds += only(f"e{number}", 0), only(f"o{number}", 1), only(f"m{number}")
+        ways += (first + 2,), (first + 2,), (first + 3, first + 4)
+    ways[-1] = (SinkGroup((0,)),)
+    steps = tuple(Computation(each.__name__, each, multi=False) for each in kinds)
+    return replace(make.pipeline("p"), steps=steps, ways=tuple(ways)), kinds
+
+
+def loop_of(make, pipeline, monkeypatch):
+    """Return the first loop of a pipeline, its outbox, and how many lines of text were made for it."""
+    plan, texts = make.plan(pipeline), {}
+    monkeypatch.setattr("linecache.cache", texts)
+    outbox = Outbox(plan)
+    run = source_line(plan, outbox, pipeline)
+    return run, outbox, sum(len(lines) for _, _, lines, _ in texts.values())
+
+
+def test_what_several_branches_lead_to_is_made_once_and_takes_the_messages_of_each_in_order(make, monkeypatch):
+    kinds = [only(name) for name in "abcd"]
+    a, b, c, d = kinds
+    base = source()
+    merged = base.to(a).merge(base.to(b)).merge(base).to(c)
+    ends = merged.merge(base).to_sink(sink(1, "all")), merged.to(d).to_sink(sink(2, "d"))
+    (pipeline,) = wallaroo.build_application("app", *ends).pipelines
+    for each in kinds:
+        each.made = 0  # One of each was made to learn its name.
+    run, outbox, _ = loop_of(make, pipeline, monkeypatch)
+    assert [each.made for each in kinds] == [1, 1, 1, 1]
+    run([b"1", b"2"])
+    sent = {chunk.route: chunk.body.decode().split() for chunk in taken(outbox)}
+    assert sent == {
+        0: ["1ac", "1bc", "1c", "1", "2ac", "2bc", "2c", "2"],
+        1: ["1acd", "1bcd", "1cd", "2acd", "2bcd", "2cd"],
+    }
+
+
+def test_forks_and_merges_in_series_make_code_that_grows_with_the_steps(make, monkeypatch):
+    def lines_of(many):
+        pipeline, kinds = forks_in_series(make, many)
+        run, outbox, lines = loop_of(make, pipeline, monkeypatch)
+        assert {each.made for each in kinds} == {1}
+        run([b"1", b"2"])
+        (chunk,) = taken(outbox)
+        odd, even = ("".join(f"{each}{number}m{number}" for number in range(many)) for each in "oe")
+        assert chunk.body.decode().split() == [f"1{odd}", f"2{even}"]
+        return lines
+
+    few, more, most = map(lines_of, (4, 8, 12))
+    assert most - more == more - few
+    lines_of(150)
+
+
 PLACES = ["decode", "split", "key", "state", "choose", "encode", "shout", "other"]
 
 
@@ -268,5 +355,133 @@ def test_a_letter_whose_chooser_is_gone_is_told(troubled, make, tmp_path, dead_l
     query.append(REPLAYS, [json.dumps(letter).encode()])
     (again,) = dead_letters(query.chunks())
     assert NoPlaceError.__name__ in again["error"]
-    assert "pipeline 'p' has no choose number 1 any more" in again["error"]
+    assert "pipeline 'p' has no choose any more" in again["error"]
     assert again["payload"] == letter["payload"]
+
+
+@wallaroo.computation("clean")
+def clean(text):
+    if text.startswith("!"):
+        raise ValueError(text)
+    return text
+
+
+@wallaroo.computation("first")
+def first(text):
+    return text
+
+
+@wallaroo.computation("second")
+def second(text):
+    return text
+
+
+def mended(letter):
+    """Return a letter whose message no longer fails."""
+    return {**letter, "encoding": "pickle", "payload": base64.b64encode(pickle.dumps("x")).decode()}
+
+
+@pytest.fixture
+def replayed(make, tmp_path, dead_letters):
+    """Return a function that lets a program fail at all places where it can, and replays the letters in a changed one.
+
+    It returns for each letter's place the sinks that its message reaches, or why it was refused.
+    """
+
+    def replay(before, after, letters=lambda letter: letter):
+        then, now = (Query(plan_of(make, each), Path(mkdtemp(dir=tmp_path))) for each in (before, after))
+        then.append("p", [b"!"])
+        found = {}
+        for letter in named(dead_letters(then.chunks())):
+            now.append(REPLAYS, [json.dumps(letters(mended(letter))).encode()])
+            chunks = now.chunks(tasks=1)
+            sinks = [now.plan.routes[chunk.route].sink for chunk in chunks if chunk.route >= 0]
+            refused = [again["error"].partition("NoPlaceError: ")[2] for again in dead_letters(chunks)]
+            found[letter["place"]] = refused or [each.name or each.port for each in sinks]
+        return found
+
+    return replay
+
+
+def two_branches(one=first, other=second, names=("x", "y"), *, turned=False):
+    """Return a program with the same step in two branches."""
+    base = source()
+    branches = [base.to(one).to(clean).to_sink(sink(1, names[0])), base.to(other).to(clean).to_sink(sink(2, names[1]))]
+    return wallaroo.build_application("app", *(reversed(branches) if turned else branches))
+
+
+def test_a_letter_of_a_step_in_several_branches_goes_back_to_its_own(replayed):
+    assert replayed(two_branches(), two_branches()) == {"step 2": ["x"], "step 4": ["y"]}
+    assert replayed(two_branches(), two_branches(turned=True)) == {"step 2": ["x"], "step 4": ["y"]}
+
+
+def test_a_letter_of_a_branch_that_is_gone_is_not_sent_down_another(replayed):
+    remaining = wallaroo.build_application("app", source().to(second).to(clean).to_sink(sink(2, "y")))
+    found = replayed(two_branches(), remaining)
+    assert found["step 4"] == ["y"]
+    (refused,) = found["step 2"]
+    assert refused == (
+        "pipeline 'p' has changed, and no step 'clean' in it is surely the one of this message, which was behind "
+        "'first' and before 'x'. Replay it with the program as it was then, or take the message from the letter "
+        "(`wallaroo dead-letters show`), and send it anew"
+    )
+
+
+def test_branches_with_the_same_steps_are_told_apart_by_their_sinks(replayed):
+    same = {"one": first, "other": first}
+    assert replayed(two_branches(**same), two_branches(**same, turned=True)) == {"step 2": ["x"], "step 4": ["y"]}
+    unnamed = {**same, "names": (None, None)}
+    assert replayed(two_branches(**unnamed), two_branches(**unnamed, turned=True)) == {"step 2": [1], "step 4": [2]}
+    found = replayed(two_branches(**same), two_branches(**same, names=("x", "z")))
+    assert found["step 2"] == ["x"]
+    assert "behind 'first' and before 'y'" in found["step 4"][0]
+
+
+def program_with_sinks(*sinks):
+    return wallaroo.build_application("app", source().to(upper).to_sinks(list(sinks)))
+
+
+@wallaroo.encoder
+def picky(data):
+    return encode.encode(clean.compute(data))
+
+
+def test_a_letter_of_an_encoder_goes_back_to_the_same_sink(replayed):
+    one, other, third = sink(1, encoder=picky), sink(2, encoder=picky), sink(3, encoder=picky)
+    before = program_with_sinks(one, other)
+    assert replayed(before, program_with_sinks(third, other, one)) == {"encoder 1": [1], "encoder 2": [2]}
+    found = replayed(before, program_with_sinks(other, third))
+    assert found["encoder 2"] == [2]
+    assert "which was behind 'upper', 'TCP 127.0.0.1:1, encoded by picky'" in found["encoder 1"][0]
+    assert "give each sink a name" in found["encoder 1"][0]
+    # The only sink of a line may have another address.
+    assert replayed(program_with_sinks(one), program_with_sinks(third)) == {"encoder 1": [3]}
+
+
+def test_a_sink_is_found_by_its_name_wherever_it_is(replayed):
+    before = program_with_sinks(sink(1, "x", picky), sink(2, "y", picky))
+    after = wallaroo.build_application("app", source().to_sink(sink(7, "y")), source("q").to_sink(sink(1)))
+    assert replayed(before, after) == {"encoder 1": ["pipeline 'p' has no sink 'x' any more"], "encoder 2": ["y"]}
+
+
+def numbered_only(letter):
+    """Return a letter as an earlier release has written it."""
+    return {name: value for name, value in letter.items() if name != "path"}
+
+
+def test_a_letter_of_an_earlier_release_is_refused_where_it_could_be_another_place(replayed):
+    told = "an earlier release has written this letter, and noted only that it is of {}; which one of pipeline 'p' that"
+    found = replayed(two_branches(), two_branches(), numbered_only)
+    assert found["step 2"][0].startswith(told.format("step number 2"))
+    assert found["step 4"][0].startswith(told.format("step number 4"))
+    two_sinks = program_with_sinks(sink(1, encoder=picky), sink(2, encoder=picky))
+    found = replayed(two_sinks, two_sinks, numbered_only)
+    assert found["encoder 2"][0].startswith(told.format("sink number 2"))
+    one_sink = program_with_sinks(sink(1, encoder=picky))
+    assert replayed(two_sinks, one_sink, numbered_only) == {
+        "encoder 1": [1],
+        "encoder 2": ["pipeline 'p' has no sink number 2 any more"],
+    }
+    line = wallaroo.build_application("app", source().to(clean).to_sink(sink(1)))
+    longer = wallaroo.build_application("app", source().to(first).to(clean).to_sink(sink(1)))
+    assert replayed(line, longer, numbered_only) == {"step 1": [1]}

@@ -60,7 +60,7 @@ class GuardedTask:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_NO_WORDS = "it was killed, by somebody or, for lack of memory, by the system, or has ended itself"
+_NO_WORDS = "it was killed by a user, or by the system for lack of memory, or has ended itself"
 
 
 class CallNote(Protocol):
@@ -94,7 +94,7 @@ class CallGuard:
             call = self._next_call(label, current)
             if call in self._fatal:
                 words = self._fatal[call] or _NO_WORDS
-                raise WorkerDiedError(f"the process that ran it died, twice: {words}")
+                raise WorkerDiedError(f"the process that ran it died twice: {words}")
             if note is None:
                 return function(*arguments)
             note.call(call)

@@ -13,12 +13,13 @@ from typing import Any
 from wallaroo.engine.plan import Plan
 from wallaroo.engine.stages.outbox import USER_ERRORS, Outbox
 from wallaroo.engine.stages.steps import Run, line_from, source_line, to_chooser, to_sink
-from wallaroo.engine.transport.dead_letter_record import Letter, failed_again, key_in, message_in
+from wallaroo.engine.transport.dead_letter_record import DECODED, Letter, failed_again, key_in, message_in
 from wallaroo.topology.model import Pipeline
+from wallaroo.topology.places import CHOOSE, ENCODER, NoSpotError, Spot, find_numbered_spot, find_spot
 
 
 class NoPlaceError(Exception):
-    """The step at which a dead letter failed is no longer in the application."""
+    """The step at which a dead letter failed is no longer in the application, or not surely the same."""
 
 
 class ReplayLine:
@@ -27,7 +28,7 @@ class ReplayLine:
     def __init__(self, plan: Plan, outbox: Outbox) -> None:
         self._plan = plan
         self._outbox = outbox
-        self._entries: dict[tuple[str, str, str], Run] = {}
+        self._entries: dict[str, Run] = {}
         self._letter: Letter = {}
 
     def run(self, records: Iterable[bytes]) -> None:
@@ -58,36 +59,32 @@ class ReplayLine:
 
     def _entry(self, letter: Letter) -> Run:
         """Return the loop that starts where the letter failed."""
-        where = (letter["pipeline"], letter["step"], letter["place"])
+        where = json.dumps([letter["pipeline"], letter["step"], letter["place"], letter.get("path")])
         if where not in self._entries:
-            self._entries[where] = self._find(*where)
+            self._entries[where] = self._find(letter)
         return self._entries[where]
 
-    def _find(self, pipeline_name: str, step: str, place: str) -> Run:
-        pipelines = [p for p in self._plan.application.pipelines if p.name == pipeline_name]
-        if not pipelines:
-            raise NoPlaceError(f"the application has no pipeline {pipeline_name!r} any more")
-        kind, _, counted = place.partition(" ")
-        index = int(counted or 1) - 1
-        pipeline = pipelines[0]
-        if kind == "decoder":
+    def _find(self, letter: Letter) -> Run:
+        name, place = letter["pipeline"], letter["place"]
+        pipeline = next((each for each in self._plan.application.pipelines if each.name == name), None)
+        if pipeline is None:
+            raise NoPlaceError(f"the application has no pipeline {name!r} any more")
+        if place == DECODED:
             return source_line(self._plan, self._outbox, pipeline)
-        if kind == "choose":
-            if index >= len(pipeline.choosers):
-                raise NoPlaceError(f"pipeline {pipeline_name!r} has no choose number {index + 1} any more")
-            return to_chooser(self._plan, self._outbox, pipeline, pipeline.choosers[index])
-        if kind == "encoder":
-            if index >= len(pipeline.sinks):
-                raise NoPlaceError(f"pipeline {pipeline_name!r} has no sink number {index + 1} any more")
-            return to_sink(self._plan, self._outbox, pipeline, index)
-        return line_from(self._plan, self._outbox, pipeline, _index_of(pipeline, step, index))
+        spot = _spot(pipeline, letter)
+        if spot.kind == CHOOSE:
+            return to_chooser(self._plan, self._outbox, pipeline, pipeline.choosers[spot.number])
+        start = to_sink if spot.kind == ENCODER else line_from
+        return start(self._plan, self._outbox, pipeline, spot.number)
 
 
-def _index_of(pipeline: Pipeline, step: str, index: int) -> int:
-    """Return the current index of a step: the old one, or, if steps were added or removed, the first of its name."""
-    names = [each.name for each in pipeline.steps]
-    if names[index : index + 1] == [step]:
-        return index
-    if step not in names:
-        raise NoPlaceError(f"pipeline {pipeline.name!r} has no step {step!r} any more")
-    return names.index(step)
+def _spot(pipeline: Pipeline, letter: Letter) -> Spot:
+    """Return the place of a letter in the pipeline as it is now."""
+    kind, _, counted = letter["place"].partition(" ")
+    path = letter.get("path")
+    try:
+        if path is None:
+            return find_numbered_spot(pipeline, kind, int(counted) - 1, letter["step"])
+        return find_spot(pipeline, kind, path)
+    except NoSpotError as error:
+        raise NoPlaceError(str(error)) from None

@@ -52,6 +52,9 @@ class UnknownKeyError(Exception):
 class Outbox:
     """Collects the output of one task at a time; created once per worker process and reused for every task."""
 
+    inlines: bool = True
+    """Whether simple functions of the user are written into the generated loops instead of being called."""
+
     def __init__(self, plan: Plan, watch: CallGuard | None = None) -> None:
         self._plan = plan
         self.current = CurrentMessage()

@@ -2,8 +2,9 @@
 
 A line of steps becomes one loop, `run(messages)`, that processes each message to the end: through the computations up
 to the next state (where it is queued by its key) or to the sinks (where it is encoded). Branches are processed one
-after the other. An error in user code is passed to the outbox with the step and the message, and the loop continues
-with the next message. This module does not depend on Spark.
+after the other; what several of them lead to is a function of its own, which they call. An error in user code is passed
+to the outbox with the step and the message, and the loop continues with the next message. This module does not depend
+on Spark.
 """
 
 from __future__ import annotations
@@ -11,16 +12,28 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from wallaroo.engine.loop_codegen import GeneratedLoop
 from wallaroo.engine.plan import Plan, StepRoute
+from wallaroo.engine.stages.inlining import expression_of
 from wallaroo.engine.stages.outbox import USER_ERRORS, Outbox
 from wallaroo.engine.transport.dead_letter_record import Place
-from wallaroo.topology.model import DECODER, Computation, KeyBy, Pipeline, SinkGroup, sink_name
+from wallaroo.topology.model import (
+    DECODER,
+    Computation,
+    KeyBy,
+    Pipeline,
+    SinkGroup,
+    StateComputation,
+    Target,
+    sink_name,
+)
 
 Run = Callable[[Iterable[Any]], None]
 RunState = Callable[[Iterable[Any], Any], tuple[bool, BaseException | None]]
+RunOne = Callable[[Any], None]
 
 
 class ReturnShapeError(Exception):
@@ -113,10 +126,19 @@ def state_loop(plan: Plan, outbox: Outbox, route: StepRoute) -> RunState:
 
 
 class _Line:
-    """Generates the code of a pipeline's steps into a loop."""
+    """Generates the code of a pipeline's steps into a loop, each step once."""
 
-    def __init__(self, loop: GeneratedLoop, plan: Plan, outbox: Outbox, pipeline: Pipeline) -> None:
+    def __init__(
+        self,
+        loop: GeneratedLoop,
+        plan: Plan,
+        outbox: Outbox,
+        pipeline: Pipeline,
+        joints: dict[Target, RunOne] | None = None,
+    ) -> None:
         self.loop = loop
+        self._joints = {} if joints is None else joints
+        """The functions of the steps and sinks to which several ways lead, shared by all loops of the line."""
         self._plan = plan
         self._outbox = outbox
         self._pipeline = pipeline
@@ -128,17 +150,50 @@ class _Line:
         """Generate the code for a message, in the variable `message`, that step `index` has output."""
         loop = self.loop
         if loop.is_deep:
-            rest = loop.name(line_after(self._plan, self._outbox, self._pipeline, index), "rest")
-            loop.line(f"{rest}(({message},))")
+            self._write_call(self._function(partial(_Line.write_after, index=index, message="message")), message)
             return
         targets = self._pipeline.after(index)
         for target in targets:
-            if isinstance(target, SinkGroup):
-                self.write_sinks(target, message)
+            if self._pipeline.is_joint(target):
+                self._write_call(self._joint(target), message)
             else:
-                self.write(target, message)
+                self._write_target(target, message)
         if not targets:
             loop.line("pass")
+
+    def _write_target(self, target: Target, message: str) -> None:
+        if isinstance(target, SinkGroup):
+            self.write_sinks(target, message)
+        else:
+            self.write(target, message)
+
+    def _write_call(self, function: RunOne, message: str) -> None:
+        self.loop.line(f"{self.loop.name(function, 'rest')}({message})")
+
+    def _joint(self, target: Target) -> RunOne:
+        """Return the function of a message at a step or at sinks to which several ways lead."""
+        if target not in self._joints:
+            # Those behind it come first: if each made the next one, a long line would exceed Python's recursion limit.
+            for each in self._joints_behind(target):
+                self._joints[each] = self._function(partial(_Line._write_target, target=each, message="message"))
+        return self._joints[target]
+
+    def _joints_behind(self, target: Target) -> list[Target]:
+        """Return the joints that messages at `target`, itself one, may reach in this line, the last ones first."""
+        if isinstance(target, SinkGroup):
+            return [target]
+        reached: set[Target] = {target}
+        for index in range(target, len(self._pipeline.steps)):
+            if index in reached and not isinstance(self._pipeline.steps[index], StateComputation):
+                reached.update(self._pipeline.after(index))
+        joints = [each for each in reached if self._pipeline.is_joint(each) and each not in self._joints]
+        return sorted(joints, key=lambda each: -each if isinstance(each, int) else -len(self._pipeline.steps))
+
+    def _function(self, write: Callable[[_Line], None]) -> RunOne:
+        """Return a function of one message, with what `write` generates for the variable `message`."""
+        line = _Line(GeneratedLoop("message"), self._plan, self._outbox, self._pipeline, self._joints)
+        write(line)
+        return line.loop.compiled()
 
     def write(self, index: int, message: str) -> None:
         """Generate the code for a message, in the variable `message`, from step `index` on."""
@@ -174,10 +229,37 @@ class _Line:
         """Generate a call of a user's function; code generated inside this context runs if the result is not None."""
         loop = self.loop
         self.result = result = loop.variable("message")
+        if (expression := self._expression(function, message)) is not None:
+            loop.line(f"try: {result} = {expression}")
+            loop.line(f"except {self._errors}: {result} = {self._call(function, place)}({message})")
+            with loop.block(f"if {result} is not None:"):
+                yield
+            return
         with self._attempt(message, place):
             loop.line(f"{result} = {loop.name(function, 'function')}({message})")
         with loop.block("else:"), loop.block(f"if {result} is not None:"):
             yield
+
+    def _expression(self, function: Callable[[Any], Any], message: str) -> str | None:
+        """Return what stands for a call of a user's function in the loop, None if it has to be called."""
+        return expression_of(function, message, self.loop.name) if self._outbox.inlines else None
+
+    def _call(self, function: Callable[[Any], Any], place: Place, use: Callable[[Any, Any], Any] | None = None) -> str:
+        """Return the name of a function that calls the user's when its expression has raised an error.
+
+        So the error has the traceback that the user expects. If there is no error, the result is used after all.
+        """
+        outbox = self._outbox
+
+        def call(message: Any) -> Any:
+            try:
+                result = function(message)
+                return result if use is None else use(result, message)
+            except USER_ERRORS as error:
+                error.__context__ = None  # The error of the expression, which is the same.
+                outbox.fail(place, message, error)
+
+        return self.loop.name(call, "call")
 
     @contextlib.contextmanager
     def _called_multi(self, step: Computation, message: str, place: Place) -> Iterator[None]:
@@ -210,12 +292,19 @@ class _Line:
 
     def _write_to_state(self, route: StepRoute, message: str, place: Place) -> None:
         loop = self.loop
-        groups = loop.name(self._outbox.keyed(route), "groups")
+        keyed = self._outbox.keyed(route)
+        groups = loop.name(keyed, "groups")
         partition = route.step.bind_partition()
         if partition is not None:
-            key = f"{loop.name(self._outbox.watched(partition, place.label), 'partition')}({message})"
+            partition = self._outbox.watched(partition, place.label)
             # The message's earlier key is not the one it would have here.
             place = replace(place, keyed=False)
+            if (expression := self._expression(partition, message)) is not None:
+                call = self._call(partition, place, lambda key, message: keyed[key].append(message))
+                loop.line(f"try: {groups}[{expression}].append({message})")
+                loop.line(f"except {self._errors}: {call}({message})")
+                return
+            key = f"{loop.name(partition, 'partition')}({message})"
         elif route.step.state.partitioned:
             key = f"{loop.name(self._outbox.current, 'current')}.key"
         else:
@@ -253,9 +342,13 @@ class _Line:
         route = self._plan.sinks_of(self._pipeline)[number]
         append = loop.name(self._outbox.sink(route).append, "append")
         place = Place.of_encoder(self._pipeline, number)
-        encode = loop.name(self._outbox.watched(route.sink.encoder.encode, place.label), "encode")
+        encode = self._outbox.watched(route.sink.encoder.encode, place.label)
         with self._attempt(message, place):
-            loop.line(f"encoded = {encode}({message})")
+            if (expression := self._expression(encode, message)) is not None:
+                loop.line(f"try: encoded = {expression}")
+                loop.line(f"except {self._errors}: encoded = {self._call(encode, place)}({message})")
+            else:
+                loop.line(f"encoded = {loop.name(encode, 'encode')}({message})")
             loop.line(f"if type(encoded) is bytes: {append}(encoded)")
             loop.line(f"elif encoded is not None: {append}({loop.name(checked_bytes, 'checked')}(encoded))")
 

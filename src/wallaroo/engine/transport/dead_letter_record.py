@@ -11,6 +11,7 @@ import json
 import pickle
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +19,13 @@ from wallaroo.class_changes import loads
 from wallaroo.connectors.output_block import Body
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.errors import users_traceback
-from wallaroo.topology.model import Pipeline, SinkGroup
+from wallaroo.topology.model import Pipeline, SinkGroup, Target
+from wallaroo.topology.places import CHOOSE, ENCODER, STEP, path_of, spot_of
 
 Letter = dict[str, Any]
+
+DECODED = "decoder"
+"""The step and the place of what the decoder fails on."""
 
 BYTES = "bytes"
 """The message is bytes, stored unchanged."""
@@ -46,27 +51,33 @@ class Place:
     keyed: bool = False
     """Whether messages have a key here, which the next state may need."""
 
+    path: Mapping[str, Any] | None = None
+    """By what the place is found again when the program has changed (`topology.places`); None for the decoder."""
+
     @classmethod
     def of_decoder(cls, pipeline: Pipeline) -> Place:
         """Return the place of the pipeline's decoder."""
-        return cls(pipeline.name, "decoder", "decoder")
+        return cls(pipeline.name, DECODED, DECODED)
 
     @classmethod
     def of_step(cls, pipeline: Pipeline, index: int) -> Place:
         """Return the place of a step."""
-        return cls(pipeline.name, pipeline.steps[index].name, f"step {index + 1}", pipeline.is_keyed(index))
+        return cls._of(pipeline, STEP, index, pipeline.steps[index].name, index)
 
     @classmethod
     def of_chooser(cls, pipeline: Pipeline, group: SinkGroup) -> Place:
         """Return the place of the function that chooses among a group of sinks."""
-        number = pipeline.choosers.index(group)
-        return cls(pipeline.name, "choose", f"choose {number + 1}", pipeline.is_keyed(group))
+        return cls._of(pipeline, CHOOSE, pipeline.choosers.index(group), CHOOSE, group)
 
     @classmethod
     def of_encoder(cls, pipeline: Pipeline, number: int) -> Place:
         """Return the place of the encoder of a sink, counted from zero."""
-        keyed = pipeline.is_keyed(pipeline.group_of(number))
-        return cls(pipeline.name, "encoder", f"encoder {number + 1}", keyed)
+        return cls._of(pipeline, ENCODER, number, ENCODER, pipeline.group_of(number))
+
+    @classmethod
+    def _of(cls, pipeline: Pipeline, kind: str, number: int, step: str, target: Target) -> Place:
+        path = path_of(pipeline, spot_of(pipeline, kind, number))
+        return cls(pipeline.name, step, f"{kind} {number + 1}", pipeline.is_keyed(target), path)
 
     @property
     def label(self) -> str:
@@ -91,6 +102,7 @@ def make_letter(  # noqa: PLR0913 - all fields of a record
         "pipeline": place.pipeline,
         "step": place.step,
         "place": place.place,
+        "path": place.path,
         "key": None if key is None else shorten(safe_repr(key)),
         "key_pickle": None if key is None else _pickled(key),
         **origin,
@@ -103,7 +115,7 @@ def make_letter(  # noqa: PLR0913 - all fields of a record
 
 def failed_again(letter: Letter, error: BaseException, origin: dict[str, Any]) -> Letter:
     """Return the record of a letter that could not be replayed at its step."""
-    kept = ("pipeline", "step", "place", "key", "key_pickle", "message", "payload", "encoding")
+    kept = ("pipeline", "step", "place", "path", "key", "key_pickle", "message", "payload", "encoding")
     return {"time": time.time(), **{name: letter.get(name) for name in kept}, **origin, **_account(error)}
 
 

@@ -1,0 +1,213 @@
+"""Names for the places of a pipeline where messages can fail, by which these are found again in a changed program.
+
+A step may stand in several branches, and a sink need not have a name. So a place is known by its name and its path: the
+names of what leads to it and of what it leads to. How much of that was needed to tell it from all others is noted as
+well: what was needed then has to be the same now. A place that is not surely the same is not found at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from wallaroo.connectors.registry import is_sink, sink_kind
+from wallaroo.introspection import bare_label
+from wallaroo.topology.model import Pipeline, SinkGroup, Target, sink_name
+
+STEP, CHOOSE, ENCODER = "step", "choose", "encoder"
+"""The kinds of places, apart from the decoder."""
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A place in a pipeline: the `number`-th step, `choose` or sink, counted from zero."""
+
+    kind: str
+    number: int
+    name: str
+    """Of the step or the sink; empty if it has none."""
+    before: tuple[str, ...]
+    """The names of the steps that lead to it."""
+    after: tuple[str, ...]
+    """The names of the steps and sinks that it leads to; for a sink, its address and encoder."""
+
+
+class NoSpotError(Exception):
+    """There is no place in the pipeline that is surely the wanted one."""
+
+
+@lru_cache(maxsize=64)
+def spots_of(pipeline: Pipeline) -> tuple[Spot, ...]:
+    """Return all places of a pipeline behind its decoder."""
+    spots = [
+        Spot(STEP, index, step.name, _before(pipeline, index), _after(pipeline, index))
+        for index, step in enumerate(pipeline.steps)
+    ]
+    spots += [
+        Spot(CHOOSE, number, "", _before(pipeline, group), _after(pipeline, group))
+        for number, group in enumerate(pipeline.choosers)
+    ]
+    spots += [
+        Spot(ENCODER, number, sink_name(sink) or "", _before(pipeline, pipeline.group_of(number)), (_shown(sink),))
+        for number, sink in enumerate(pipeline.sinks)
+    ]
+    return tuple(spots)
+
+
+def spot_of(pipeline: Pipeline, kind: str, number: int) -> Spot:
+    """Return the place of the `number`-th step, `choose` or sink, counted from zero."""
+    return next(spot for spot in spots_of(pipeline) if (spot.kind, spot.number) == (kind, number))
+
+
+def _before(pipeline: Pipeline, target: Target) -> tuple[str, ...]:
+    return tuple(pipeline.steps[index].name for index in pipeline.before(target))
+
+
+def _after(pipeline: Pipeline, target: Target) -> tuple[str, ...]:
+    reached: set[Target] = {target}
+    for index in range(target, len(pipeline.steps)) if isinstance(target, int) else ():
+        if index in reached:
+            reached.update(pipeline.after(index))
+    steps = sorted(each for each in reached - {target} if isinstance(each, int))
+    numbers = sorted(number for each in reached if isinstance(each, SinkGroup) for number in each.sinks)
+    sinks = [pipeline.sinks[number] for number in numbers]
+    return (*(pipeline.steps[index].name for index in steps), *(sink_name(sink) or _shown(sink) for sink in sinks))
+
+
+def _shown(sink: Any) -> str:
+    """Return the address and the encoder of a sink."""
+    return ", ".join(sink_kind(sink).shown(sink)) if is_sink(sink) else bare_label(sink.encoder)
+
+
+def path_of(pipeline: Pipeline, spot: Spot) -> dict[str, Any]:
+    """Return by what a place is found again, as data that can be written as JSON."""
+    path: dict[str, Any] = {"name": spot.name, "before": list(spot.before), "after": list(spot.after)}
+    search = _Search(pipeline, spot.kind, path)
+    for level, fitting in _LEVELS.items():
+        if len(fitting(search)) == 1:
+            return {**path, "known_by": level}
+    same = search.with_same_sides()
+    return {**path, "known_by": _ORDER, "order": [same.index(spot), len(same)]}
+
+
+def find_spot(pipeline: Pipeline, kind: str, path: Mapping[str, Any]) -> Spot:
+    """Return the place that `path_of` named, perhaps in an earlier version of the program.
+
+    Raises:
+        NoSpotError: None is surely the same.
+    """
+    search = _Search(pipeline, kind, path)
+    what = _called(kind, path["name"])
+    if not search.alike:
+        raise NoSpotError(f"pipeline {pipeline.name!r} has no {what} any more")
+    known_by = path["known_by"]
+    levels = list(_LEVELS)
+    for level in levels[levels.index(known_by) :] if known_by in levels else ():
+        if len(found := _LEVELS[level](search)) == 1:
+            return found[0]
+    if known_by == _ORDER:
+        number, count = path["order"]
+        # They are alike in all respects; only if there are more or fewer of them now could it be another.
+        same = search.with_same_sides()
+        if len(same) == count:
+            return same[int(number)]
+    remedy = ". For the next time, give each sink a name: it is found by that" if kind == ENCODER else ""
+    raise NoSpotError(
+        f"pipeline {pipeline.name!r} has changed, and no {what} in it is surely the one of this message, which was "
+        f"{_whereabouts(kind, path)}. Replay it with the program as it was then, or take the message from the letter "
+        f"(`wallaroo dead-letters show`), and send it anew{remedy}"
+    )
+
+
+def find_numbered_spot(pipeline: Pipeline, kind: str, number: int, name: str) -> Spot:
+    """Return a place of which only the number, counted from zero, and the name of a step are known.
+
+    Raises:
+        NoSpotError: There is none, or it could be another one by now.
+    """
+    named = name if kind == STEP else ""
+    alike = _Search(pipeline, kind, {"name": named}).alike
+    if not alike or (kind != STEP and number >= len(alike)):
+        counted = "" if kind == STEP else f" number {number + 1}"
+        raise NoSpotError(f"pipeline {pipeline.name!r} has no {_called(kind, named)}{counted} any more")
+    if len(alike) == 1 and (alike[0].number == number or not pipeline.is_branched):
+        return alike[0]
+    raise NoSpotError(
+        f"an earlier release has written this letter, and noted only that it is of {_KINDS[kind]} number {number + 1}; "
+        f"which one of pipeline {pipeline.name!r} that is by now is not sure. Take the message from the letter "
+        "(`wallaroo dead-letters show`), and send it anew"
+    )
+
+
+class _Search:
+    """The places of a pipeline that fit a path."""
+
+    def __init__(self, pipeline: Pipeline, kind: str, path: Mapping[str, Any]) -> None:
+        self._pipeline = pipeline
+        self._kind = kind
+        self._path = path
+        name = path["name"]
+        # What had no name could be any of its kind: it may have got one since.
+        self.alike = [spot for spot in spots_of(pipeline) if spot.kind == kind and (not name or spot.name == name)]
+
+    def with_name_of_sink(self) -> list[Spot]:
+        # Sinks of one pipeline that have the same name are the same sink.
+        return self.alike[:1] if self._kind == ENCODER and self._path["name"] else []
+
+    def in_a_line(self) -> list[Spot]:
+        return [] if self._pipeline.is_branched else self.alike
+
+    def with_same_side(self) -> list[Spot]:
+        # Even the only one of its name may have been moved to another branch since.
+        return [spot for spot in self.alike if len(self.alike) == 1 and (self._before(spot) or self._after(spot))]
+
+    def with_same_before(self) -> list[Spot]:
+        return [spot for spot in self.alike if self._before(spot)]
+
+    def with_same_sides(self) -> list[Spot]:
+        return [spot for spot in self.alike if self._before(spot) and self._after(spot)]
+
+    def _before(self, spot: Spot) -> bool:
+        # Branches may be merged in another order since.
+        return sorted(spot.before) == sorted(self._path["before"])
+
+    def _after(self, spot: Spot) -> bool:
+        return sorted(spot.after) == sorted(self._path["after"])
+
+
+_LEVELS: dict[str, Callable[[_Search], list[Spot]]] = {
+    "sink": _Search.with_name_of_sink,
+    "line": _Search.in_a_line,
+    "name": _Search.with_same_side,
+    "before": _Search.with_same_before,
+    "after": _Search.with_same_sides,
+}
+"""What may be enough to know a place by: the first with a single place that fits. The following ones say more."""
+_ORDER = "order"
+"""Nothing of that is enough: it is one of several that are alike in all respects."""
+
+_KINDS = {STEP: "step", CHOOSE: "choose", ENCODER: "sink"}
+
+
+def _called(kind: str, name: str) -> str:
+    return f"{_KINDS[kind]} {name!r}" if name else _KINDS[kind]
+
+
+def _whereabouts(kind: str, path: Mapping[str, Any]) -> str:
+    """Return where a place was, in words.
+
+    >>> _whereabouts(STEP, {"before": ["parse", "clean"], "after": ["alarms"]})
+    "behind 'parse', 'clean' and before 'alarms'"
+    >>> _whereabouts(ENCODER, {"before": [], "after": ["TCP 127.0.0.1:7002, encoded by encode"]})
+    "right behind the decoder, 'TCP 127.0.0.1:7002, encoded by encode'"
+    """
+    before = f"behind {_listed(path['before'])}" if path["before"] else "right behind the decoder"
+    if kind == ENCODER:
+        return f"{before}, {_listed(path['after'])}"
+    return f"{before} and before {_listed(path['after'])}" if path["after"] else f"{before} and the last one"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))

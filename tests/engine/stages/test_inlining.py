@@ -1,0 +1,231 @@
+"""Which functions are written into the loops, and that it makes no difference but for speed."""
+
+import functools
+import importlib
+
+import pytest
+from tests.engine.taken import taken
+
+import wallaroo
+from wallaroo.engine.plan import Plan, new_layout
+from wallaroo.engine.stages.inlining import expression_of
+from wallaroo.engine.stages.outbox import Outbox
+from wallaroo.engine.stages.steps import source_line
+
+FACTOR = 1.8
+
+
+def shown(function):
+    return expression_of(function, "message", lambda _, hint: hint)
+
+
+def fahrenheit(celsius):
+    """Return degrees Fahrenheit."""
+    return float(celsius) * 1.8 + 32
+
+
+def line(degrees: float) -> bytes:
+    return f"{degrees:.2f} {'hot' if degrees > 80 else 'cold'}\n".encode()
+
+
+def symbol(order):
+    return order.symbol
+
+
+def first(pair):
+    return pair[0].upper().split(" ")[1:]
+
+
+class Codec:
+    def encode(self, data):
+        return (data + "\n").encode("utf-8")
+
+    def salted(self, data):
+        return data + self.salt
+
+    @staticmethod
+    def double(data):
+        return data * 2
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (fahrenheit, "float(message) * 1.8 + 32"),
+        (line, "f\"{message:.2f} {('hot' if message > 80 else 'cold')}\\n\".encode()"),
+        (symbol, "message.symbol"),
+        (first, "message[0].upper().split(' ')[1:]"),
+        (Codec().encode, "(message + '\\n').encode('utf-8')"),
+        (Codec.double, "message * 2"),
+    ],
+)
+def test_simple_functions_are_written_as_expressions(function, expected):
+    assert shown(function) == expected
+
+
+def with_global(celsius):
+    return celsius * FACTOR
+
+
+def with_own_function(celsius):
+    return fahrenheit(celsius)
+
+
+def with_default(celsius, factor=1.8):
+    return celsius * factor
+
+
+def with_statement(celsius):
+    warm = celsius * 1.8
+    return warm + 32
+
+
+def with_effect(numbers):
+    return numbers.pop()
+
+
+def with_comprehension(numbers):
+    return [number + 1 for number in numbers]
+
+
+def with_walrus(number):
+    return (other := number) + other
+
+
+def without_value(_number):
+    return
+
+
+def of_many(*numbers):
+    return numbers
+
+
+def made(offset):
+    def closure(number):
+        return number + offset
+
+    return closure
+
+
+def counted(function):
+    @functools.wraps(function)
+    def wrapper(message):
+        wrapper.calls += 1
+        return function(message)
+
+    wrapper.calls = 0
+    return wrapper
+
+
+@counted
+def decorated(number):
+    return number + 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        with_global,
+        with_own_function,
+        with_default,
+        with_statement,
+        with_effect,
+        with_comprehension,
+        with_walrus,
+        without_value,
+        of_many,
+        made(1),
+        decorated,
+        Codec().salted,
+        lambda number: number + 1,
+        len,
+        functools.partial(fahrenheit),
+        eval("lambda number: number"),
+    ],
+)
+def test_all_others_are_called(function):
+    assert shown(function) is None
+
+
+def test_a_function_of_pythons_that_the_module_has_replaced_is_called(tmp_path, monkeypatch):
+    source = "def float(text):\n    return 7\n\ndef decode(text):\n    return float(text)\n"
+    (tmp_path / "replaces_float.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert shown(importlib.import_module("replaces_float").decode) is None
+
+
+def test_a_source_that_was_changed_after_the_import_is_not_believed(tmp_path, monkeypatch):
+    file = tmp_path / "changes_later.py"
+    file.write_text("def convert(number):\n    return number + 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    convert = importlib.import_module("changes_later").convert
+    assert shown(convert) == "message + 1"
+    for changed in ("number + 1.0", "number + True", "number - 1", "number.real"):
+        file.write_text(f"def convert(number):\n    return {changed}\n")
+        assert shown(convert) is None
+
+
+@wallaroo.decoder
+def decode(bs):
+    return float(bs)
+
+
+@wallaroo.computation("invert")
+def invert(number):
+    return 100 / number
+
+
+@wallaroo.partition
+def by_tens(number):
+    return [number // 10] if number > 50 else number // 10
+
+
+@wallaroo.encoder
+def encode(number):
+    return f"{number:d}\n".encode() if number > 20 else None
+
+
+@wallaroo.state_computation("count")
+def count(_number, seen):
+    seen.append(1)
+    return len(seen), True
+
+
+@pytest.fixture
+def application():
+    """Return an application whose functions are all simple, and all of which can fail."""
+    ab = wallaroo.ApplicationBuilder("Inverted")
+    ab.new_pipeline("to sink", wallaroo.TCPSourceConfig("127.0.0.1", 7010, decode)).to(invert)
+    ab.to_sink(wallaroo.TCPSinkConfig("127.0.0.1", 7002, encode))
+    ab.new_pipeline("to state", wallaroo.TCPSourceConfig("127.0.0.1", 7011, decode)).to(invert)
+    ab.to_state_partition(count, list, "counts", by_tens).done()
+    return ab.build()
+
+
+class Calling(Outbox):
+    """An outbox with which all functions are called."""
+
+    inlines = False
+
+
+PAYLOADS = [b"4", b"x", b"0", b"10", b"1", b"50", b"3.5"]
+
+
+@pytest.mark.parametrize("pipeline", [0, 1])
+def test_failing_expressions_give_the_letters_of_failing_calls(application, dead_letters, pipeline):
+    plan = Plan(application, new_layout(application.pipelines, 4))
+    found = []
+    for kind in (Outbox, Calling):
+        outbox = kind(plan)
+        source_line(plan, outbox, application.pipelines[pipeline])(PAYLOADS)
+        chunks = taken(outbox)
+        letters = [{**letter, "time": None, "id": None} for letter in dead_letters(chunks)]
+        found.append(
+            (letters, [(chunk.route, chunk.number, bytes(chunk.body)) for chunk in chunks if chunk.route >= 0])
+        )
+    inlined, called = found
+    assert inlined == called
+    # The decoder, the division by zero, and the encoder or the key.
+    assert len({letter["step"] for letter in inlined[0]}) == 3
+    assert all("During handling" not in letter["traceback"] for letter in inlined[0])
+    assert any("return 100 / number" in letter["traceback"] for letter in inlined[0])
