@@ -8,8 +8,8 @@ import pytest
 
 from wallaroo.engine.directory import archive as module
 from wallaroo.engine.directory.archive import finish_setting_aside, set_aside
-from wallaroo.engine.directory.claim import MARKER
 from wallaroo.engine.directory.home import COMMIT, Home
+from wallaroo.engine.directory.marker import MARKER
 
 CONTENTS = {
     "checkpoint/offsets/0": "v1",

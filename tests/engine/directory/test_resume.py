@@ -1,10 +1,14 @@
 """What a run finds in its directory, before Spark is started."""
 
+import contextlib
+import shutil
+
 import pytest
 
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import COMMIT, Home
 from wallaroo.engine.directory.resume import (
+    check_sequence,
     check_work_left,
     layout_for,
     resumed_layout,
@@ -165,7 +169,7 @@ class TestPipelinesThatCameOrWent:
 
     def test_what_is_under_way_needs_its_pipelines(self, home, check):
         commit(home, 1, words=4, orders=3)
-        finishing = ["  finishing   what the last run had under way; its receivers have to be there"]
+        finishing = ["  finishing   what the last run had in progress; its receivers must be reachable"]
         assert check("words", "orders") == finishing
         # Of this one nothing is under way.
         assert check("words") == finishing
@@ -222,6 +226,56 @@ def test_a_commit_that_was_there_and_is_lost_is_refused(home, visiting):
     (home.path / COMMIT).unlink()
     with pytest.raises(DirectoryError, match="is missing, and the state cannot be found without it"):
         layout_for(home, application, 4)
+
+
+class TestLostBlocks:
+    """The last commit is before block 2, and outputs up to block 4 have been sent."""
+
+    @pytest.fixture
+    def check(self, home, monkeypatch):
+        monkeypatch.setattr("wallaroo.ingress.block_sequence.SEGMENT_BYTES", 100)
+        accept(home, "words", 30)
+        sequenced(home, ["words"], *[[("words", at, at + 1)] for at in range(20)])
+        commit(home, 2, words=2)
+
+        def check(known=5, *, skip=False):
+            said = []
+            check_sequence(home, 2, known, skip=skip, notice=said.append)
+            return said
+
+        return check
+
+    def test_nothing_is_said_where_they_are_there(self, check):
+        assert check(skip=True) == check() == []
+
+    @pytest.mark.parametrize("what", ["folder", "files", "first files"])
+    def test_they_are_told_and_nothing_is_changed(self, home, check, what):
+        if what == "folder":
+            shutil.rmtree(home.sequence)
+        else:
+            for path in sorted(home.sequence.glob("*.sequence"))[: 2 if what == "first files" else None]:
+                path.unlink()
+        before = sorted(home.path.rglob("*"))
+        with pytest.raises(DirectoryError) as refused:
+            check()
+        assert str(refused.value) == (
+            f"The blocks from 2 on are missing in {home.sequence}, and outputs of them may have been sent. Restore the "
+            "folder from a copy, or continue with --skip-damaged: the messages get new blocks, and outputs may be "
+            "repeated."
+        )
+        assert refused.value.exit_code == 5
+        assert sorted(home.path.rglob("*")) == before
+        (said,) = check(skip=True)
+        assert said.startswith(f"The blocks from 2 on are missing in {home.sequence}: it continues with new blocks")
+        with contextlib.closing(SequenceWriter(home.sequence, ["words"], 5)) as sequence:
+            # Blocks whose numbers receivers may know have no messages any more; the messages are in the logs.
+            assert [(block.number, block.ranges) for block in sequence.read_from(2)] == [(2, ()), (3, ()), (4, ())]
+            assert (sequence.end, sequence.ends) == (5, {})
+        assert check() == []
+
+    def test_after_a_clean_stop_none_are_needed(self, home, check):
+        shutil.rmtree(home.sequence)
+        assert check(known=2) == []
 
 
 def test_messages_that_wait_are_counted(home):

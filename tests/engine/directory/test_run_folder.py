@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from wallaroo.engine.directory.quote_free_paths import is_safe_path
 from wallaroo.engine.directory.run_folder import found_users_folder, run_folder, temporary_folder, users_folder
-from wallaroo.engine.directory.safe_paths import is_safe_path
 from wallaroo.errors import DirectoryError
 
 HOLD = """
@@ -109,7 +109,7 @@ def test_what_is_in_the_way_of_the_users_folder_keeps_nobody_from_having_one(tem
 
 def test_an_obstacle_in_the_users_own_folder_is_told(temporary):
     (users_folder(str(temporary)) / ".run").touch()
-    with pytest.raises(DirectoryError, match=r"\.run belongs to another user, or is no directory"), run_folder():
+    with pytest.raises(DirectoryError, match=r"\.run belongs to another user, or is not a directory"), run_folder():
         pass
 
 
@@ -137,8 +137,8 @@ def test_on_a_disk_that_gives_what_one_makes_to_others_there_is_an_end(temporary
     command = [sys.executable, "-c", NOT_THIS_USERS, temporary]
     told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     assert told == (
-        f"The directory {temporary}/wallaroo-12345 cannot be used: the disk that it is on gives what this user "
-        "makes to another. Set TMPDIR to a folder on another disk.\n"
+        f"The directory {temporary}/wallaroo-12345 cannot be used: the disk that it is on assigns what this "
+        "user creates to another user. Set TMPDIR to a folder on another disk.\n"
     )
     assert list(temporary.iterdir()) == []
 
@@ -149,7 +149,7 @@ def test_on_a_disk_without_modes_there_is_no_private_folder(temporary, monkeypat
     folder.mkdir()
     folder.chmod(found)
     monkeypatch.setattr(os, "chmod", lambda *_, **__: None)
-    with pytest.raises(DirectoryError, match="others can get into it, and the disk that it is on keeps no modes"):
+    with pytest.raises(DirectoryError, match="others can access it, and the disk that it is on stores no permissions"):
         users_folder(str(temporary))
 
 

@@ -59,7 +59,7 @@ class Commits:
             }
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DirectoryError(
-                f"{self._path} is damaged, and the state cannot be found without it. Bring it back from a copy, or "
+                f"{self._path} is damaged, and the state cannot be found without it. Restore it from a copy, or "
                 "start fresh with --reset, which keeps what is there in a folder of its own."
             ) from error
 

@@ -29,9 +29,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wallaroo.engine.directory.archive import LOCK, finish_setting_aside, set_aside
-from wallaroo.engine.directory.claim import claim, is_applications, refuse_untrusted
+from wallaroo.engine.directory.marker import claim, is_applications, refuse_untrusted
+from wallaroo.engine.directory.quote_free_paths import refuse_unusable, safe_path
 from wallaroo.engine.directory.run_folder import found_users_folder
-from wallaroo.engine.directory.safe_paths import refuse_unusable, safe_path
 from wallaroo.engine.plan import Layout
 from wallaroo.errors import DirectoryError
 from wallaroo.files import write_atomically
@@ -140,7 +140,7 @@ class Home:
             if recorded.get("format") != _FORMAT:
                 raise DirectoryError(
                     f"{self.path} was written by another version of Wallaroo, in a format that this one cannot read. "
-                    "Go on with that version, until it has processed all that it has accepted; or start fresh with "
+                    "Run that version until it has processed everything that it has accepted; or start fresh with "
                     "--reset, which keeps what is there in a folder of its own."
                 )
             return recorded["application"], Layout.from_json(recorded)
@@ -148,7 +148,7 @@ class Home:
             return None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DirectoryError(
-                f"{path} is damaged, and the state cannot be read without it. Bring it back from a copy, or start "
+                f"{path} is damaged, and the state cannot be read without it. Restore it from a copy, or start "
                 "fresh with --reset, which keeps what is there in a folder of its own."
             ) from error
 
@@ -185,9 +185,9 @@ def _left_behind(folder: Path, number: str) -> str:
                 holders.append(process.name)
     if not holders:
         return (
-            f"Something is using {folder}, and cannot be seen from here: another run (process {number} of another "
-            "container or machine, say), or what one has left. "
-            "End it first, or choose another directory with --resilience-dir."
+            f"Something is using {folder}, and cannot be seen from here: another run (process {number} of "
+            "another container or machine, perhaps), or processes that one has left behind. End them first, or "
+            "choose another directory with --resilience-dir."
         )
     return (
         f"A run that has ended (process {number}) has left something running that still uses {folder}: "
@@ -258,7 +258,7 @@ def remark_on(home: Path) -> str:
     text = "in the temporary folder, as in earlier versions; a system may empty that"
     if folder := _users_states():
         places = [shlex.quote(str(place)) for place in (folder, home, folder / home.name)]
-        text += ". To keep the state, stop, and say `mkdir -p {} && mv {} {}`".format(*places)
+        text += ". To keep the state, stop, and run `mkdir -p {} && mv {} {}`".format(*places)
     return f" ({text})"
 
 

@@ -11,7 +11,15 @@ from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import COMMIT, Home
 from wallaroo.engine.plan import Layout, new_layout
 from wallaroo.errors import DirectoryError, WallarooError
-from wallaroo.ingress.block_sequence import blocks_from, first_unseen, known_names, skip_damaged_blocks, truncate_at
+from wallaroo.ingress.block_sequence import (
+    begin_again_at,
+    blocks_from,
+    first_unseen,
+    known_names,
+    lacks_block,
+    skip_damaged_blocks,
+    truncate_at,
+)
 from wallaroo.ingress.log.committed import read_committed
 from wallaroo.ingress.log.format import segment_starts
 from wallaroo.ingress.log.reader import LogReader
@@ -54,8 +62,8 @@ def layout_for(home: Home, application: Application, buckets: int) -> ResumedLay
     resumed = resumed_layout(layout, application.pipelines)
     if misfits := list(_changed_kinds(layout, resumed.layout)):
         raise DirectoryError(
-            f"The application {name!r} has changed and cannot go on with the state in {home.path}: "
-            f"{'; '.join(misfits)}.\nTake that back, or: {_WAYS_OUT[0].lower()}{_WAYS_OUT[1:]}"
+            f"The application {name!r} has changed and cannot resume from the state in {home.path}: "
+            f"{'; '.join(misfits)}.\nUndo that, or: {_WAYS_OUT[0].lower()}{_WAYS_OUT[1:]}"
         )
     return resumed
 
@@ -64,7 +72,7 @@ def _refuse_lost_commit(home: Home) -> None:
     """Refuse to start without the commit if there was one: sources note positions only behind a commit."""
     if any(read_committed(folder) for folder in home.logs.glob("*")):
         raise DirectoryError(
-            f"{home.path / COMMIT} is missing, and the state cannot be found without it. Bring it back from a copy, or "
+            f"{home.path / COMMIT} is missing, and the state cannot be found without it. Restore it from a copy, or "
             "start fresh with --reset, which keeps what is there in a folder of its own."
         )
 
@@ -89,7 +97,7 @@ def _changed_kinds(recorded: Layout, now: Layout) -> Iterator[str]:
         if name in known and (name in now.singles) != (name in recorded.singles):
             kinds = ("partitioned", "one object")
             was, is_now = kinds if name in now.singles else reversed(kinds)
-            yield f"the state {name!r} was {was} and is {is_now} now (under another name it would begin anew)"
+            yield f"the state {name!r} was {was} and is {is_now} now (under another name it would start empty)"
 
 
 def _changes(before: Layout, now: Layout, new: list[str]) -> Iterator[str]:
@@ -129,7 +137,7 @@ def check_work_left(home: Home, commits: Commits, sources: Collection[str], gone
     if under_way and gone:
         raise _needed(f"changes the {_listed(sorted(gone))}")
     if under_way:
-        say("  finishing   what the last run had under way; its receivers have to be there")
+        say("  finishing   what the last run had in progress; its receivers must be reachable")
     waiting = unprocessed(home, commits)
     for source in sorted(set(names) - set(sources)):
         if number := waiting.get(home.log_of(source)):
@@ -137,10 +145,33 @@ def check_work_left(home: Home, commits: Commits, sources: Collection[str], gone
             say(f"  waiting     {waits} for {source!r}, a pipeline that is no longer there; nothing is deleted")
 
 
+def check_sequence(home: Home, committed: int, known: int, *, skip: bool, notice: Notice) -> None:
+    """Check that the sequence has the blocks that have to be computed again: those from `committed` to `known`.
+
+    Where they are lost and `skip` is set, the sequence begins again there, and the messages get new blocks.
+
+    Raises:
+        DirectoryError: They are lost, and `skip` is not set.
+    """
+    if not lacks_block(home.sequence, committed, known):
+        return
+    if not skip:
+        raise DirectoryError(
+            f"The blocks from {committed} on are missing in {home.sequence}, and outputs of them may have been sent. "
+            "Restore the folder from a copy, or continue with --skip-damaged: the messages get new blocks, and outputs "
+            "may be repeated."
+        )
+    begin_again_at(home.sequence, committed)
+    notice(
+        f"The blocks from {committed} on are missing in {home.sequence}: it continues with new blocks of the same "
+        "messages, and outputs may be repeated."
+    )
+
+
 def _needed(what: str) -> DirectoryError:
     return DirectoryError(
-        f"What was under way {what}, which the application no longer has.\nStart it once more as it was, and stop it, "
-        "so that this is finished, or start fresh with --reset, which keeps what is there in a folder of its own."
+        f"What was in progress {what}, which the application no longer has.\nStart it once more as it was, and stop "
+        "it, so that this is finished, or start fresh with --reset, which keeps what is there in a folder of its own."
     )
 
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
-from wallaroo.engine.directory.safe_paths import is_safe_path
+from wallaroo.engine.directory.quote_free_paths import is_safe_path
 from wallaroo.errors import DirectoryError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -124,7 +124,7 @@ def _numbers_taken(usual: Path) -> list[int]:
 def _private(folder: Path) -> Path:
     """Return a private folder of this user; create it if necessary."""
     if not _is_made(folder):
-        raise DirectoryError(f"{folder} belongs to another user, or is no directory. It has to be moved away first.")
+        raise DirectoryError(f"{folder} belongs to another user, or is not a directory. Move it away first.")
     return folder
 
 
@@ -135,7 +135,9 @@ def _is_made(folder: Path) -> bool:
         if not _is_ours(folder):
             if is_new:
                 folder.rmdir()
-                raise DirectoryError(_unusable(folder, "the disk that it is on gives what this user makes to another"))
+                raise DirectoryError(
+                    _unusable(folder, "the disk that it is on assigns what this user creates to another user")
+                )
             return False
         _shut_others_out(folder)
     except OSError as error:
@@ -157,7 +159,7 @@ def _shut_others_out(folder: Path) -> None:
     with suppress(OSError):  # Checked below: a file system without modes may also ignore it silently.
         folder.chmod(0o700)
     if stat.S_IMODE(folder.lstat().st_mode) & 0o077:
-        why = "others can get into it, and the disk that it is on keeps no modes, so they cannot be shut out"
+        why = "others can access it, and the disk that it is on stores no permissions, so that cannot be prevented"
         raise DirectoryError(_unusable(folder, why))
 
 

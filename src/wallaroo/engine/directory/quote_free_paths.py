@@ -48,13 +48,13 @@ def refuse_unusable(folder: Path) -> None:
     if any(unicodedata.category(character) in {"Cc", "Cs"} for character in str(folder)):
         raise DirectoryError(
             f"The directory {str(folder)!r} cannot be used: its name has control characters, such as a line break, or "
-            "bytes that are no text. Choose another one with --resilience-dir."
+            "bytes that are not text. Choose another one with --resilience-dir."
         )
     most = os.pathconf("/", "PC_PATH_MAX") - _ROOM_BELOW
     if (size := len(os.fsencode(folder))) > most:
         raise DirectoryError(
             f"The directory {str(folder)[:60]}... cannot be used: its path has {size:,} bytes, and may have {most:,} "
-            "at the most, for the files in it have longer ones. Choose another one with --resilience-dir."
+            "at most, because the paths of the files in it are longer. Choose another one with --resilience-dir."
         )
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from wallaroo.engine.directory.claim import MARKER, _traces, claim, is_applications, refuse_untrusted
 from wallaroo.engine.directory.home import Home
+from wallaroo.engine.directory.marker import MARKER, _traces, claim, is_applications, refuse_untrusted
 from wallaroo.engine.plan import Layout
 from wallaroo.errors import DirectoryError
 
@@ -80,16 +80,16 @@ def test_what_has_the_name_of_the_mark_and_is_no_file_is_none(tmp_path):
 KILLED = """
 import os, sys
 from pathlib import Path
-from wallaroo.engine.directory import claim
+from wallaroo.engine.directory import marker
 
 def die(*_):
     os._exit(9)
 setattr(*eval(sys.argv[2]), die)
-claim.claim(Path(sys.argv[1]))
+marker.claim(Path(sys.argv[1]))
 """
 
 
-@pytest.mark.parametrize("where", ["claim, '_names'", "os, 'open'", "os, 'write'", "os, 'fsync'"])
+@pytest.mark.parametrize("where", ["marker, '_names'", "os, 'open'", "os, 'write'", "os, 'fsync'"])
 def test_a_start_that_was_killed_on_the_way_leaves_a_directory_that_can_be_used(tmp_path, where):
     killed = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "home", where], check=False)
     assert killed.returncode == 9
@@ -161,7 +161,7 @@ def test_a_hard_link_inside_is_one_too(ours, tmp_path, name):
     (ours / name).hardlink_to(tmp_path / "precious")
     (ours / "notes").hardlink_to(tmp_path / "precious")
     for use in (claim, refuse_untrusted):
-        with pytest.raises(DirectoryError, match=rf"{ours / name} is a hard link.*put copies in the place of links"):
+        with pytest.raises(DirectoryError, match=rf"{ours / name} is a hard link.*replace links by copies"):
             use(ours)
     (tmp_path / "precious").unlink()
     (ours / "notes").unlink()
@@ -231,7 +231,9 @@ def test_on_a_disk_without_modes_a_directory_that_others_can_write_to_is_refused
         claim(directory)
         claim(directory)
     else:
-        with pytest.raises(DirectoryError, match=r"others can write to it, and the disk .* keeps no modes.*on another"):
+        with pytest.raises(
+            DirectoryError, match=r"others can write to it, and the disk .* stores no permissions.*on another"
+        ):
             claim(directory)
         assert list(directory.iterdir()) == []
 
@@ -261,7 +263,7 @@ def test_what_an_earlier_version_has_left_that_was_killed_early_can_be_marked_by
     home = tmp_path / "home"
     (home / "logs").mkdir(parents=True)
     (home / "lock").touch()
-    with pytest.raises(DirectoryError, match="If only Wallaroo has put that there, say `touch ") as refused:
+    with pytest.raises(DirectoryError, match="If only Wallaroo has put that there, run `touch ") as refused:
         claim(home)
     (home / "notes").touch()
     with pytest.raises(DirectoryError, match=r"such as .*/wallaroo\.$"):

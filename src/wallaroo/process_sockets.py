@@ -93,7 +93,7 @@ def receive_exactly(connection: socket.socket, size: int, deadline: float) -> by
     while len(received) < size:
         left = deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError("nothing came in time")
+            raise TimeoutError("nothing was received in time")
         connection.settimeout(left)
         piece = connection.recv(size - len(received))
         if not piece:

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.directory.safe_paths import is_safe_path, require_safe_path, safe_path
+from wallaroo.engine.directory.quote_free_paths import is_safe_path, require_safe_path, safe_path
 from wallaroo.engine.spark.session import SparkOptions, _all_settings
 from wallaroo.errors import DirectoryError
 
@@ -129,7 +129,7 @@ def test_a_path_that_leaves_no_room_for_files_is_refused_and_the_longest_that_do
         folder /= "x" * 255
     too_long = folder / ("y" * (most - len(str(folder))))
     assert len(str(too_long)) == most + 1
-    with pytest.raises(DirectoryError, match=rf"its path has {most + 1:,} bytes, and may have {most:,} at the most"):
+    with pytest.raises(DirectoryError, match=rf"its path has {most + 1:,} bytes, and may have {most:,} at most"):
         Home(too_long).open()
     assert not any(tmp_path.iterdir())
     home = Home(too_long.with_name(too_long.name[:-1]))

@@ -80,8 +80,8 @@ def _refuse_traces(directory: Path, user: int | None = None) -> None:
     if why := next(_traces(directory, user), None):
         raise DirectoryError(
             f"The directory {directory} cannot be trusted: {why}. What is in it is run as code. Move it away and start "
-            "with an empty or a new one. Only if you know all that is in it, and nobody else has changed it: put "
-            f"copies in the place of links, say `chmod -R go-w {shlex.quote(str(directory))}`, and start again."
+            "with an empty or a new one. Only if you know all that is in it, and nobody else has changed it: replace "
+            f"links by copies, run `chmod -R go-w {shlex.quote(str(directory))}`, and start again."
         )
 
 
@@ -200,8 +200,8 @@ def _made_private(directory: Path) -> list[str]:
         directory.chmod(0o700)
     if others_can_write(directory, directory.stat()):
         raise DirectoryError(
-            f"The directory {directory} cannot be used: others can write to it, and the disk that it is on keeps no "
-            "modes, so they cannot be shut out. Choose one on another disk with --resilience-dir."
+            f"The directory {directory} cannot be used: others can write to it, and the disk that it is on "
+            "stores no permissions, so that cannot be prevented. Choose one on another disk with --resilience-dir."
         )
     if names := _names(directory):
         directory.chmod(mode)
@@ -226,7 +226,7 @@ def _what_is_there(directory: Path, names: list[str]) -> str:
     more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     # An earlier version that was killed early in its first start has left no reliable mark.
     mark = shlex.quote(str(directory / MARKER))
-    or_mark = f" If only Wallaroo has put that there, say `touch {mark}`, and start again." * all(map(_is_read, names))
+    or_mark = f" If only Wallaroo has put that there, run `touch {mark}`, and start again." * all(map(_is_read, names))
     return (
         f"The directory {directory} is not empty, and not an application's: it has {shown}{more}. What is in an "
         f"application's directory is replaced and deleted. Choose an empty or a new one with --resilience-dir, such as "
