@@ -71,9 +71,9 @@ def test_a_class_with_another_name(module, many):
         saved.loaded()
     assert refused.value.exit_code == 3
     assert str(refused.value) == (
-        "State 'totals' was saved with objects of the class changing_program.Totals, which is not there any more "
-        f"(AttributeError: {refused.value.__cause__}). If it has another name or module now, write "
-        'wallaroo.renamed("changing_program.Totals", NewName) below the class; otherwise bring it back, or start fresh '
+        "State 'totals' was saved with objects of the class changing_program.Totals, which no longer "
+        f"exists (AttributeError: {refused.value.__cause__}). If it has another name or module now, write "
+        'wallaroo.renamed("changing_program.Totals", NewName) below the class; otherwise restore it, or start fresh '
         "with --reset, which sets the saved states aside."
     )
     wallaroo.renamed("changing_program.Totals", new)
@@ -110,6 +110,54 @@ def test_classes_inside_classes_messages_keys_and_what_an_application_packs_itse
     for each in (wallaroo.deserialize(packed), message_in(letter, Serializer())):
         assert (type(each), each.number) == (other, 5)
     assert type(key_in(letter)) is other_key
+
+
+def built():
+    config = wallaroo.TCPSourceConfig("127.0.0.1", "0", wallaroo.decoder(bytes.decode))
+    return wallaroo.build_application("app", wallaroo.source("p", config))
+
+
+def test_a_former_name_that_another_class_has_now_is_refused(module):
+    new = define(module, "WordTotals")
+    wallaroo.renamed("changing_program.Totals", new)
+    built()
+    define(module, "Totals")
+    with pytest.raises(wallaroo.WallarooParameterError) as refused:
+        built()
+    assert str(refused.value) == (
+        "The application 'app' has a mistake:\n  - wallaroo.renamed(\"changing_program.Totals\", WordTotals) says that "
+        "changing_program.Totals is WordTotals now, but there is another class changing_program.Totals, whose objects "
+        "would be loaded as WordTotals: give that class a name that was never used; or, if nothing saved has the old "
+        "name any more, remove the line with wallaroo.renamed."
+    )
+
+
+def test_names_that_were_handed_on_from_class_to_class_are_refused(module):
+    wallaroo.renamed("changing_program.A", define(module, "B"))
+    wallaroo.renamed("changing_program.B", define(module, "C"))
+    with pytest.raises(wallaroo.WallarooParameterError, match=r'renamed\("changing_program\.B", C\) says'):
+        built()
+
+
+def test_a_class_inside_another_one_that_has_a_former_name_is_refused(module):
+    outer = define(module, "Outer")
+    outer.Inner = type("Inner", (), {"__module__": module.__name__, "__qualname__": "Outer.Inner"})
+    wallaroo.renamed("changing_program.Outer.Inner", define(module, "Other"))
+    with pytest.raises(wallaroo.WallarooParameterError, match=r"another class changing_program\.Outer\.Inner"):
+        built()
+
+
+def test_what_only_looks_like_a_former_name_is_allowed(module, monkeypatch):
+    new = define(module, "WordTotals")
+    wallaroo.renamed("changing_program.Totals", new)
+    module.Totals = new  # Other modules of the program may still import it by that name.
+    built()
+    module.Totals = dict  # It is saved by its own name.
+    built()
+    module.Totals = lambda: new
+    built()
+    monkeypatch.delitem(sys.modules, module.__name__)
+    built()
 
 
 def test_without_renamings_pickle_itself_loads(monkeypatch):
@@ -257,7 +305,7 @@ def test_an_attribute_that_new_states_have_is_explained_once():
     old = Totals.__new__(Totals)
     (note,) = noted(lambda: old.history)
     assert note == (
-        "A new Totals has the attribute 'history', and this one has not: it was probably saved before the class had "
+        "A new Totals has the attribute 'history', and this one does not: it was probably saved before the class had "
         "it. Give the class a default (`history = ...` below `class Totals:`), or add the attribute when states are "
         "loaded, in a function with @wallaroo.state_upgrade(Totals) above it. Then replay the dead letters."
     )

@@ -1,4 +1,4 @@
-"""Telling people what happens, without flooding their screen."""
+"""Notices that recur: reported, and counted, without flooding the screen."""
 
 from __future__ import annotations
 
@@ -7,64 +7,58 @@ import asyncio
 import pytest
 
 from wallaroo import notices
-from wallaroo.notices import TOLD_IN_FULL, ConnectionSummary, DebouncedNotice
+from wallaroo.notices import Condition, Throttle
 
 from .ingress.conftest import until
 
 
-@pytest.fixture(autouse=True)
-def soon(monkeypatch):
-    monkeypatch.setattr(notices, "SUMMARY_SECONDS", 0.05)
-    monkeypatch.setattr(notices, "QUIET_SECONDS", 0.05)
+@pytest.fixture
+def clock(monkeypatch):
+    """Stop the time of the notices; the list has it, in seconds."""
+    now = [1000.0]
+    monkeypatch.setattr(notices, "monotonic", lambda: now[0])
+    return now
 
 
-def test_the_first_closings_are_told_in_full_and_the_rest_is_counted():
-    async def run():
-        told = []
-        summary = ConnectionSummary("numbers", told.append)
-        for number in range(1240):
-            summary.tell(f"peer {number}", "odd" if number % 2 else "even", f": {number} is wrong.")
-        assert told == [
-            f"The connection from peer {number} to 'numbers' was closed: {number} is wrong."
-            for number in range(TOLD_IN_FULL)
-        ]
-        await until(lambda: len(told) > TOLD_IN_FULL)
-        assert told.pop() == (
-            "And 1,235 more connections to 'numbers' were closed: 618 odd, 617 even. "
-            "The last one: peer 1239: 1239 is wrong."
-        )
-        # As long as it goes on there are only summaries.
-        summary.tell("one", "odd", ": wrong.")
-        await until(lambda: len(told) > TOLD_IN_FULL)
-        assert told.pop() == "And 1 more connection to 'numbers' was closed: 1 odd. The last one: one: wrong."
-        # When it was quiet for a while, the next one is told in full again.
-        await until(lambda: summary._timer is None)
-        summary.tell("two", "odd", ": wrong.")
-        assert told[TOLD_IN_FULL:] == ["The connection from two to 'numbers' was closed: wrong."]
-        summary.close()
-        assert len(told) == TOLD_IN_FULL + 1
-
-    asyncio.run(run())
+def test_what_recurs_is_due_at_once_and_then_after_the_interval(clock):
+    throttle = Throttle(interval=10.0)
+    assert not throttle.is_due
+    throttle.add()
+    assert throttle.is_due
+    assert throttle.take() == 1
+    throttle.add(2)
+    clock[0] += 9.9
+    throttle.add()
+    assert not throttle.is_due
+    clock[0] += 0.1
+    assert throttle.is_due
+    assert throttle.take() == 3
+    clock[0] += 60.0
+    assert not throttle.is_due
+    assert throttle.total == 4
 
 
-def test_what_is_left_is_told_at_the_end():
-    async def run():
-        told = []
-        summary = ConnectionSummary("numbers", told.append)
-        for number in range(TOLD_IN_FULL + 2):
-            summary.tell(f"peer {number}", "odd", ".")
-        summary.close()
-        assert told[TOLD_IN_FULL:] == [
-            f"And 2 more connections to 'numbers' were closed: 2 odd. The last one: peer {TOLD_IN_FULL + 1}."
-        ]
-
-    asyncio.run(run())
+def test_a_condition_that_recurs_is_reported_once_in_the_interval(clock):
+    told = []
+    condition = Condition(told.append, interval=60.0)
+    for _ in range(4):
+        condition.begin("begins")
+        condition.begin("begins")
+        assert condition.present
+        condition.end("is over")
+        condition.end("is over")
+        assert not condition.present
+    assert told == ["begins", "is over"]
+    clock[0] += 60.0
+    condition.begin("begins")
+    condition.end("is over")
+    assert told[2:] == ["begins (3 more times since the last report.)", "is over"]
 
 
 def test_what_comes_and_goes_is_told_once():
     async def run():
         told = []
-        spell = DebouncedNotice(told.append)
+        spell = Condition(told.append, quiet=0.05)
         for _ in range(100):
             spell.begin("begins")
             spell.end("is over")
@@ -81,7 +75,7 @@ def test_what_comes_and_goes_is_told_once():
 def test_an_end_without_a_beginning_is_not_told():
     async def run():
         told = []
-        DebouncedNotice(told.append).end("is over")
+        Condition(told.append, quiet=0.05).end("is over")
         await asyncio.sleep(0.1)
         assert told == []
 

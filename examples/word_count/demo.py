@@ -35,7 +35,7 @@ TAIL_LINES = 15
 
 
 class Failure(Exception):
-    """The demo cannot go on; tells why, and which process's last output helps to see it."""
+    """The demo cannot continue; says why, and which process's last output helps to see it."""
 
     def __init__(self, reason, child=None):
         super().__init__(reason)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import inspect
 import io
 import pickle
+import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wallaroo.errors import WallarooParameterError
 from wallaroo.introspection import a_kind_of, accepts, call_text, label
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Upgrade = TypeVar("Upgrade", bound="Callable[[Any], Any]")
 
@@ -30,7 +31,8 @@ class MissingClassError(Exception):
 def renamed(old: str, new: type) -> None:
     """Declare that a class of states or messages used to have another name, or was in another module.
 
-    Write this below the class, and keep it: states that get no messages keep the old name on disk.
+    Write this below the class, and keep it: states that get no messages keep the old name on disk. No other class may
+    get the old name: its objects would be loaded as objects of `new`. An application is not built then.
 
     Args:
         old: The former module and name of the class, as in "word_count.Totals".
@@ -54,6 +56,37 @@ def renamed(old: str, new: type) -> None:
             f'wallaroo.renamed("{old}", WordTotals).'
         )
     _renamed[old] = new
+
+
+def renaming_mistakes() -> Iterator[str]:
+    """Check that no former name has been given to another class, whose objects could not be told from the old ones.
+
+    Yields:
+        A sentence for each such name.
+    """
+    for old, new in _renamed.items():
+        again = _class_called(old)
+        if again is not None and again is not new:
+            now = new.__name__
+            yield (
+                f'wallaroo.renamed("{old}", {now}) says that {old} is {now} now, but there is another class {old}, '
+                f"whose objects would be loaded as {now}: give that class a name that was never used; or, if nothing "
+                "saved has the old name any more, remove the line with wallaroo.renamed"
+            )
+
+
+def _class_called(name: str) -> type | None:
+    """Return the class that objects refer to by this name when they are saved, or None if there is none."""
+    module, _, qualified = name.rpartition(".")
+    while module and module not in sys.modules:
+        module, _, outer = module.rpartition(".")
+        qualified = f"{outer}.{qualified}"
+    found: Any = sys.modules.get(module)
+    for part in qualified.split("."):
+        found = getattr(found, part, None)
+    # What is only imported there has another name when it is saved.
+    is_defined_there = inspect.isclass(found) and (found.__module__, found.__qualname__) == (module, qualified)
+    return found if is_defined_there else None
 
 
 def state_upgrade(state_class: type) -> Callable[[Upgrade], Upgrade]:
@@ -159,7 +192,7 @@ def explain_missing_attribute(error: BaseException, make: Callable[[], Any]) -> 
     ... except AttributeError as error:
     ...     explain_missing_attribute(error, Totals)
     ...     print(error.__notes__[0].partition(".")[0])
-    A new Totals has the attribute 'history', and this one has not: it was probably saved before the class had it
+    A new Totals has the attribute 'history', and this one does not: it was probably saved before the class had it
     """
     if not isinstance(error, AttributeError) or not isinstance(error.name, str):
         return
@@ -170,7 +203,7 @@ def explain_missing_attribute(error: BaseException, make: Callable[[], Any]) -> 
         return
     kind = type(fresh).__name__
     note = (
-        f"A new {kind} has the attribute {error.name!r}, and this one has not: it was probably saved before the class "
+        f"A new {kind} has the attribute {error.name!r}, and this one does not: it was probably saved before the class "
         f"had it. Give the class a default (`{error.name} = ...` below `class {kind}:`), or add the attribute when "
         f"states are loaded, in a function with @wallaroo.state_upgrade({kind}) above it. Then replay the dead letters."
     )
@@ -191,9 +224,9 @@ def why_not_loaded(state: str, data: bytes, error: BaseException, traceback: str
     if (missing := missing_class(data)) is not None:
         cause = missing.__cause__
         return (
-            f"State {state!r} was saved with objects of the class {missing}, which is not there any more "
-            f"({type(cause).__name__}: {cause}). If it has another name or module now, write "
-            f'wallaroo.renamed("{missing}", NewName) below the class; otherwise bring it back, {way_out}.'
+            f"State {state!r} was saved with objects of the class {missing}, which no "
+            f"longer exists ({type(cause).__name__}: {cause}). If it has another name or module now, write "
+            f'wallaroo.renamed("{missing}", NewName) below the class; otherwise restore it, {way_out}.'
         )
     return (
         f"State {state!r} was saved with objects that the application cannot load any more "

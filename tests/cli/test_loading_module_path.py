@@ -166,7 +166,7 @@ def test_a_current_folder_that_was_deleted_is_told(tmp_path, monkeypatch):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    with pytest.raises(ApplicationError, match=r"The current folder is not there any more.* Change to one that is"):
+    with pytest.raises(ApplicationError, match=r"The current folder no longer exists.* Change to one that exists"):
         import_application("shop")
 
 

@@ -110,7 +110,7 @@ def test_a_file_that_cannot_be_written_is_told_at_the_start_and_later_once(capsy
     out, err = capsys.readouterr()
     assert out == "one\ntwo\n"
     assert re.fullmatch(
-        rf"{TIME} WARN  The log file \S+ cannot be written: No such file or directory\. The application goes on\.\n",
+        rf"{TIME} WARN  The log file \S+ cannot be written: No such file or directory\. The application continues\.\n",
         err,
     )
 

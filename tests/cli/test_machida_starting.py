@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import wallaroo
-from wallaroo.engine.directory.claim import MARKER
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import COMMIT, Home
+from wallaroo.engine.directory.marker import MARKER
 from wallaroo.engine.plan import Layout
 from wallaroo.ingress.block_sequence import Range, SequenceWriter
 
@@ -247,7 +247,9 @@ def test_a_log_that_cannot_be_written(machida):
     (machida.home / "log").write_text("")
     code, said = machida.run()
     folder = Home(machida.home).log_of("words")
-    assert (code, said) == refusal(5, f"The process that accepts connections cannot go on: {folder}: Not a directory.")
+    assert (code, said) == refusal(
+        5, f"The process that accepts connections cannot continue: {folder}: Not a directory."
+    )
 
 
 def test_a_directory_that_another_run_holds_also_with_reset(machida):
@@ -295,9 +297,9 @@ def test_the_state_of_an_application_that_has_changed_too_much(machida):
     record(machida, singles=["counts"])
     assert machida.run() == refusal(
         5,
-        f"The application 'Counting' has changed and cannot go on with the state in {machida.home}: the state 'counts' "
-        "was one object and is partitioned now (under another name it would begin anew).\n"
-        f"Take that back, or: s{WAYS_OUT}",
+        f"The application 'Counting' has changed and cannot resume from the state in {machida.home}: the state "
+        "'counts' was one object and is partitioned now (under another name it would start empty).\n"
+        f"Undo that, or: s{WAYS_OUT}",
     )
 
 
@@ -312,8 +314,8 @@ def test_what_was_under_way_and_needs_what_is_gone(machida, left, what):
     record(machida, **left)
     assert machida.run() == refusal(
         5,
-        f"What was under way {what}, which the application no longer has.\nStart it once more as it was, and stop it, "
-        "so that this is finished, or start fresh with --reset, which keeps what is there in a folder of its own.",
+        f"What was in progress {what}, which the application no longer has.\nStart it once more as it was, and stop "
+        "it, so that this is finished, or start fresh with --reset, which keeps what is there in a folder of its own.",
     )
 
 
@@ -322,8 +324,8 @@ def test_a_layout_that_is_damaged(machida):
     (home.path / "layout.json").write_text('{"application": "Counting"')
     assert machida.run() == refusal(
         5,
-        f"{home.path / 'layout.json'} is damaged, and the state cannot be read without it. Bring it back from a "
-        "copy, or start fresh with --reset, which keeps what is there in a folder of its own.",
+        f"{home.path / 'layout.json'} is damaged, and the state cannot be read without it. Restore it "
+        "from a copy, or start fresh with --reset, which keeps what is there in a folder of its own.",
     )
 
 
@@ -341,7 +343,7 @@ def java(folder, version, says):
     ("chosen", "in_path", "found"),
     [
         (None, None, "None was found"),
-        ("nowhere", None, "JAVA_HOME ({folder}/nowhere) has no Java that runs"),
+        ("nowhere", None, "JAVA_HOME ({folder}/nowhere) has no working Java"),
         ("11.0.2", "1.8.0_392", "JAVA_HOME ({folder}/11.0.2) is Java 11, and PATH ({folder}/1.8.0_392) is Java 8"),
     ],
 )
@@ -363,7 +365,7 @@ def test_without_a_java_that_will_do(machida, chosen, in_path, found):
     ("says", "said"),
     [
         ("something is wrong with me", "something is wrong with me"),
-        ("", "its process ended without a word. Perhaps the machine has too little memory"),
+        ("", "its process ended without any output. Perhaps the machine has too little memory"),
         (
             "Error occurred during initialization of VM\nCould not reserve enough space for 1048576KB object heap",
             (
@@ -376,7 +378,7 @@ def test_without_a_java_that_will_do(machida, chosen, in_path, found):
 def test_a_java_that_fails(machida, says, said):
     machida.environment["JAVA_HOME"] = str(java(machida.folder / "jdk", "17.0.1", says))
     assert machida.run() == refusal(
-        6, f"Spark could not be started: {said}.\nAll that it said is in {machida.home / 'logs'}."
+        6, f"Spark could not be started: {said}.\nIts full output is in {machida.home / 'logs'}."
     )
 
 
@@ -408,7 +410,7 @@ def test_a_master_that_does_not_answer(machida):
     assert machida.run("--master", f"spark://127.0.0.1:{port}") == refusal(
         6,
         f"No Spark master answers at spark://127.0.0.1:{port} (127.0.0.1:{port}: connection refused). Start it, "
-        "or check what --master says.",
+        "or check --master.",
     )
 
 
@@ -419,13 +421,13 @@ def test_packages_that_are_missing_or_of_another_version(machida):
     (installed / "pyspark" / "version.py").write_text('__version__: str = "3.5.1"\n')
     machida.environment["PYTHONPATH"] = f"{installed}{os.pathsep}{machida.environment['PYTHONPATH']}"
     assert machida.run() == refusal(
-        6, "pyspark 3.5.1 is installed, and this release needs 4.3. Write: pip install 'pyspark==4.3.*'"
+        6, "pyspark 3.5.1 is installed, and this release needs 4.3. Run: pip install 'pyspark==4.3.*'"
     )
     machida.missing = ["pyspark"]
     assert machida.run() == refusal(
         6,
-        "The package pyspark is not installed in this Python. Write: pip install --force-reinstall "
-        "wallaroo-spark, which brings all that is needed.",
+        "The package pyspark is not installed in this Python. Run: pip install --force-reinstall "
+        "wallaroo-spark, which installs everything that is needed.",
     )
 
 
@@ -455,7 +457,7 @@ USAGE = "Usage: machida [OPTIONS]\nTry 'machida --help' for help.\n\nError: "
             "--master",
             "banana",
             (
-                "'banana' is no Spark to run on. Write local[*] for this machine, local[4] for four of "
+                "'banana' is not a Spark master. Write local[*] for this machine, local[4] for four of "
                 "its cores, or spark://host:7077 for a cluster."
             ),
         ),
@@ -463,7 +465,7 @@ USAGE = "Usage: machida [OPTIONS]\nTry 'machida --help' for help.\n\nError: "
             "--master",
             "local-cluster[2,1,1024]",
             (
-                "'local-cluster[2,1,1024]' is no Spark to run on. Write local[*] for this machine, local[4] for four "
+                "'local-cluster[2,1,1024]' is not a Spark master. Write local[*] for this machine, local[4] for four "
                 "of its cores, or spark://host:7077 for a cluster."
             ),
         ),
@@ -486,12 +488,12 @@ USAGE = "Usage: machida [OPTIONS]\nTry 'machida --help' for help.\n\nError: "
         (
             "--spark-conf",
             "driver.memory=2g",
-            ("'driver.memory' is no setting of Spark's: their names begin with 'spark.'."),
+            ("'driver.memory' is not a Spark setting: their names begin with 'spark.'."),
         ),
         (
             "--spark-conf",
             "spark.driver.memory=much",
-            ("'much' is no amount of memory for spark.driver.memory. Write 4g, or 1500m."),
+            ("'much' is not an amount of memory for spark.driver.memory. Write 4g, or 1500m."),
         ),
     ],
 )

@@ -76,7 +76,7 @@ def test_a_reset_confirms_nothing(sending):
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
     assert finished(process, 8) == (
-        f"Error: the receiver broke the connection off: {IN_DOUBT}. An application that closes a connection says why\n"
+        f"Error: the receiver broke the connection: {IN_DOUBT}. An application reports why it closes a connection\n"
     )
 
 
@@ -129,7 +129,7 @@ def test_an_input_that_cannot_be_framed_and_a_receiver_that_does_not_confirm(wal
     connection, _ = server.accept()
     with connection:
         report = finished(process, 8)
-    assert "longer than a u8 header can say" in report
+    assert "longer than a u8 header can express" in report
     assert "the receiver has not confirmed within 0.1 s: 1 message (5 bytes) had been handed over" in report
 
 
@@ -167,5 +167,5 @@ def test_a_receiver_that_takes_nothing_more_is_given_up_after_the_wait(wallaroo,
     connection, _ = server.accept()
     with connection:
         report = finished(process, 8)
-    assert report.startswith("Error: the receiver has taken nothing for 0.2 s: ")
+    assert report.startswith("Error: the receiver has accepted nothing for 0.2 s: ")
     assert report.endswith("had been handed over; none of them is confirmed, and some may have been accepted\n")

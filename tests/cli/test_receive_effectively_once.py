@@ -79,7 +79,7 @@ def test_repeats_are_dropped_on_the_same_and_on_other_connections(once):
     out, report = stopped(process)
     assert out == b"zero\nthree\nfour\n"
     assert report.startswith("received 3 lines (")
-    assert report.endswith("dropped what had come before: 3 times\n")
+    assert report.endswith("dropped blocks that were received before: 3 times\n")
 
 
 def test_streams_are_told_apart(once):
@@ -172,7 +172,7 @@ def test_garbage_closes_its_connection_only(once, garbage):
         bad.socket.sendall(garbage)
         assert bad.answer() is None
         line = process.stderr.readline().decode()
-        assert line.startswith("closed a connection: what came is not a framed block: it begins with b'")
+        assert line.startswith("closed a connection: what was received is not a framed block: it begins with b'")
         assert line.endswith("Does the sender run with --effectively-once?\n")
         good.deliver(1, b"one\n")
     assert stopped(process)[0] == b"zero\none\n"
@@ -226,7 +226,7 @@ class TestAfterARestart:
         _, report = finished(wallaroo(*arguments), code=1)
         assert report == (
             "Error: The output is shorter than the record of received blocks says, so it has been changed. "
-            "To start afresh, delete both files.\n"
+            "To start fresh, delete both files.\n"
         )
         assert (tmp_path / "out").read_text() == "z"
 
@@ -238,7 +238,7 @@ class TestAfterARestart:
         _, report = finished(wallaroo(*arguments), code=1)
         assert report == (
             f"Error: {record} is not a record of received blocks. Name another file with --remember, or delete "
-            "this one to start afresh.\n"
+            "this one to start fresh.\n"
         )
 
     def test_killed_again_and_again_while_blocks_come(self, once, tmp_path):

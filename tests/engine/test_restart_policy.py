@@ -47,7 +47,7 @@ def test_a_full_disk_is_waited_for_however_often(run, notices):
     run.progress(5)
     assert len(notices) == 1
     run.progress(6)
-    assert notices[1:] == ["The application goes on."]
+    assert notices[1:] == ["The application has resumed."]
     # The next time it is told again.
     assert run.wait(NO_ROOM, done=6)
     assert notices[2:] == [notice]
@@ -82,12 +82,12 @@ def test_workers_that_keep_dying_end_the_run_after_some_tries(run, notices, fail
     for done in range(3):
         # Each time some blocks get through, the tries begin anew.
         assert all(run.wait(failure, done) for _ in range(4))
-    with pytest.raises(WallarooError, match="The application cannot go on"):
+    with pytest.raises(WallarooError, match="The application cannot continue"):
         run.wait(failure, done=2)
-    assert [notice.endswith("It goes on from the last commit; nothing is lost.") for notice in notices[::2]] == [
+    assert [notice.endswith("It resumes from the last commit; nothing is lost.") for notice in notices[::2]] == [
         True
     ] * 3
-    assert notices[1::2] == ["The application goes on."] * 2
+    assert notices[1::2] == ["The application has resumed."] * 2
 
 
 def test_the_tries_begin_anew_with_each_message_that_is_found_to_be_fatal(run):
@@ -95,7 +95,7 @@ def test_the_tries_begin_anew_with_each_message_that_is_found_to_be_fatal(run):
         assert all(run.wait(LOST[0], done=0, fatal_calls=calls(found)) for _ in range(4))
     # Those that are known already make no difference.
     assert all(run.wait(LOST[0], done=1, fatal_calls=calls(found)) for found in (9, 9, 9, 10, 10, 10, 10))
-    with pytest.raises(WallarooError, match="The application cannot go on"):
+    with pytest.raises(WallarooError, match="The application cannot continue"):
         run.wait(LOST[0], done=1, fatal_calls=calls(10))
 
 
@@ -103,7 +103,7 @@ def test_fatal_messages_are_told_when_they_are_found_and_too_many_end_the_run(ru
     for found in range(1, 10):
         for _ in range(2):
             assert run.wait(LOST[0], done=0, fatal_calls=calls(found))
-    told = "A message has killed its worker, twice, at step {}: it becomes a dead letter."
+    told = "A message has killed its worker twice, at step {}: it becomes a dead letter."
     assert [notice for notice in notices if "killed" in notice] == [told.format(number) for number in range(9)]
     with pytest.raises(WallarooError, match="10 messages in a row have killed their workers, the last at step 9"):
         run.wait(LOST[0], done=0, fatal_calls=calls(10))
@@ -132,7 +132,7 @@ def test_what_spark_lost_for_want_of_room_is_waited_for_though_it_does_not_say_s
 
 def test_other_failures_end_the_run(run, notices):
     assert not run.is_transient(FINAL)
-    with pytest.raises(WallarooError, match="The application cannot go on: Pipeline 'p' failed"):
+    with pytest.raises(WallarooError, match="The application cannot continue: Pipeline 'p' failed"):
         run.wait(FINAL, done=0)
     assert notices == []
 
@@ -147,7 +147,7 @@ def test_a_program_that_has_to_be_changed_ends_the_run_with_a_code_of_its_own(ru
         run.wait(failure, done=0, learned=True)
     assert str(refused.value) == (
         "State 'totals' cannot be loaded.\n"
-        "What was accepted is kept: with a repaired program the same command continues there."
+        "Accepted messages are kept: once the program is fixed, the same command resumes from there."
     )
     assert refused.value.exit_code == 3
     assert notices == []
@@ -176,7 +176,7 @@ def test_what_keeps_outputs_from_being_recorded_is_told_once(run, notices):
     run.progress(1)
     assert notices == [
         "A disk is full: No space left on device. The application waits for room there; nothing is lost.",
-        "The application goes on.",
+        "The application has resumed.",
     ]
 
 

@@ -13,11 +13,10 @@ import pytest
 from tests.engine.delivery.told import Told
 from tests.ingress.conftest import TOKEN, Ingress
 
-from wallaroo.channels import dial
 from wallaroo.engine import run
 from wallaroo.engine.delivery.collector import Collector, Expected
 from wallaroo.engine.delivery.egress import Egress
-from wallaroo.engine.delivery.progress import ReportedProgress
+from wallaroo.engine.delivery.ingress_feedback import ReportedProgress
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.run import Running, Stop
@@ -26,6 +25,7 @@ from wallaroo.engine.transport.task_channel import TaskChannel
 from wallaroo.ingress.block_sequence import unpack_block
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.sequencer import FRAME
+from wallaroo.process_sockets import dial
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_a_stop_leaves_its_work_to_the_next_run_where_the_ingress_does_not_answe
     running.finish(Stop())
     running.raise_failure()
     (notice,) = notices
-    assert notice.startswith("What was under way is left to the next run: ")
+    assert notice.startswith("What was in progress is left to the next run: ")
 
 
 def test_a_stop_ends_the_epoch_of_the_next_life_where_the_last_one_was_told(ingress, parts, monkeypatch):

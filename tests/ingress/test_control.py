@@ -16,7 +16,7 @@ import pytest
 
 from wallaroo.connectors.base import StoppedError
 from wallaroo.connectors.tcp.source_connection import READ_BYTES
-from wallaroo.engine.delivery.progress import ReportedProgress
+from wallaroo.engine.delivery.ingress_feedback import ReportedProgress
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.log import LogReader
 from wallaroo.ingress.log.format import RECORD_SIZE, segment_starts
@@ -98,7 +98,7 @@ def test_a_restart_does_not_forget_what_was_processed(make_ingress):
     ingress.wait_for_end(1)
     ingress.commit(1)
     os.kill(ingress.process.pid, 9)
-    ingress.notice("is started again")
+    ingress.notice("is being restarted")
     assert ingress.client.status()["numbers"]["backlog_bytes"] == 0
     ingress.send([b"x"])
     ingress.wait_for_end(2)

@@ -91,7 +91,7 @@ def test_large_messages_at_once_are_taken_one_after_the_other_and_none_is_lost(t
             for sender, (_, writer, _) in enumerate(halves):
                 writer.write(frame(b"%d goes on" % sender))
             await watched.accepted(60)
-        assert "take more than 4 MiB of memory (--max-unfinished)" in watched.told[0]
+        assert "use more than 4 MiB of memory (--max-unfinished)" in watched.told[0]
         assert not [text for text in watched.told if "was closed" in text]
 
     asyncio.run(asyncio.wait_for(run(), 120))

@@ -171,7 +171,7 @@ def test_a_killed_process_is_started_again_and_the_log_goes_on(make_ingress):
     ingress.wait_for_end(1000)
     killed = ingress.process.pid
     os.kill(killed, signal.SIGKILL)
-    assert "was killed by SIGKILL" in ingress.notice("is started again")
+    assert "was killed by SIGKILL" in ingress.notice("is being restarted")
     assert ingress.client.status()["numbers"]["end"] == 1000
     ingress.send([b"%d" % number for number in range(1000, 2000)])
     ingress.wait_for_end(2000)
@@ -195,7 +195,7 @@ def test_a_kill_in_the_middle_of_traffic_leaves_whole_messages_in_order(make_ing
     thread.start()
     committed = ingress.wait_for_end(5000)
     os.kill(ingress.process.pid, signal.SIGKILL)
-    ingress.notice("is started again")
+    ingress.notice("is being restarted")
     thread.join()
     end = ingress.client.status()["numbers"]["end"]
     assert end >= committed
@@ -211,7 +211,7 @@ def test_a_process_that_cannot_start_again_is_told_once_and_tried_until_it_can(m
     assert "File exists" in ingress.notice("cannot start yet")
     ingress.log().unlink()
     blocked.rename(ingress.log())
-    ingress.notice("runs again")
+    ingress.notice("is running again")
     ingress.send([b"x"])
     ingress.wait_for_end(1)
 

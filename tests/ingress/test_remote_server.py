@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from wallaroo import channels
+from wallaroo import process_sockets
 from wallaroo.ingress.block_sequence import unpack_block
 from wallaroo.ingress.log import LogReader
 from wallaroo.ingress.log.format import LogCorruptError
@@ -42,7 +42,7 @@ def dial(address):
     with contextlib.ExitStack() as opened:
 
         def connect(line=b""):
-            connection = opened.enter_context(channels.dial(address))
+            connection = opened.enter_context(process_sockets.dial(address))
             connection.settimeout(30)
             connection.sendall(line)
             return connection
@@ -181,7 +181,7 @@ def test_a_line_without_end_is_not_read_on(dial):
 def test_many_who_say_nothing_keep_nobody_out(ingress, messages, dial):
     ingress.send([b"x"])
     ingress.wait_for_end(1)
-    silent = [dial() for _ in range(channels.MAX_UNAUTHENTICATED + 10)]
+    silent = [dial() for _ in range(process_sockets.MAX_UNAUTHENTICATED + 10)]
     assert is_closed(silent[0])
     assert everything(messages.read("numbers", 0, 1)) == [b"x"]
 

@@ -18,6 +18,7 @@ from wallaroo.ingress.block_sequence import (
 )
 from wallaroo.ingress.sequencer import (
     BLOCK_BYTES,
+    EPOCH_BLOCKS,
     EPOCH_BYTES,
     FRAME,
     SMALL_BLOCKS_AT_ONCE,
@@ -362,6 +363,22 @@ def test_an_epoch_ends_when_it_has_taken_in_enough(tmp_path: Path) -> None:
             number += 1
             sequencer.delivered(number)
         assert reader.end == EPOCH_BYTES // WINDOW_BYTES
+
+    _run(tmp_path, test)
+
+
+def test_an_epoch_ends_when_it_has_many_blocks_however_small(tmp_path: Path) -> None:
+    async def test(sequencer: Sequencer) -> None:
+        [reader] = _joined(sequencer, 1)
+        while reader.end is None:
+            sequencer.tick()
+            sequencer.delivered(len(reader.blocks))
+        assert reader.end == len(reader.blocks) == EPOCH_BLOCKS
+        reader.end = None
+        while reader.end is None:
+            sequencer.tick()
+            sequencer.delivered(len(reader.blocks))
+        assert reader.end == len(reader.blocks) == 2 * EPOCH_BLOCKS
 
     _run(tmp_path, test)
 

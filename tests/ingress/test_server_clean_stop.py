@@ -79,7 +79,7 @@ def test_a_kill_between_reading_and_writing_is_not_taken_for_acceptance(make_ing
         os.kill(ingress.process.pid, signal.SIGKILL)
         assert is_broken(connection)
     gate.touch()
-    ingress.notice("started again")
+    ingress.notice("being restarted")
     assert ingress.messages() == []
 
 
@@ -145,7 +145,7 @@ def test_when_the_parent_dies_no_sender_is_told_that_what_is_missing_was_accepte
         time.sleep(0.01)
     # The process takes the end of its standard input for the death of its parent.
     ingress.process._child.stdin.close()
-    ingress.notice("is started again")
+    ingress.notice("is being restarted")
     over.set()
     for sender in senders:
         sender.join(60)

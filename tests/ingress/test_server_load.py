@@ -17,9 +17,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from wallaroo.connectors.tcp.closed_connections import REPORTED_IN_FULL
 from wallaroo.connectors.tcp.source_connection import READ_BYTES
 from wallaroo.ingress.limits import Limits
-from wallaroo.notices import TOLD_IN_FULL
 
 from .conftest import is_closed, stays_at
 
@@ -215,16 +215,16 @@ def test_many_bad_connections_are_summed_up(make_ingress):
         ingress.wait_for_end(number + 1)
     ingress.stop()
     told = list(ingress.notices.queue)
-    assert ["'numbers' was closed" in text for text in told[:TOLD_IN_FULL]] == [True] * TOLD_IN_FULL
-    summaries = " ".join(told[TOLD_IN_FULL:])
+    assert ["'numbers' was closed" in text for text in told[:REPORTED_IN_FULL]] == [True] * REPORTED_IN_FULL
+    summaries = " ".join(told[REPORTED_IN_FULL:])
     assert "was closed" not in summaries
 
     def in_all(pattern):
         return sum(map(int, re.findall(pattern, summaries)))
 
-    assert in_all(r"And (\d+) more connections to 'numbers' were closed: ") == number - TOLD_IN_FULL
-    assert in_all(r"(\d+) sent what cannot be framed") == number // 2 - TOLD_IN_FULL // 2
-    assert in_all(r"(\d+) inside a message") == number // 2 - (TOLD_IN_FULL - TOLD_IN_FULL // 2)
+    assert in_all(r"And (\d+) more connections to 'numbers' were closed: ") == number - REPORTED_IN_FULL
+    assert in_all(r"(\d+) sent what cannot be framed") == number // 2 - REPORTED_IN_FULL // 2
+    assert in_all(r"(\d+) inside a message") == number // 2 - (REPORTED_IN_FULL - REPORTED_IN_FULL // 2)
     assert "The last one: 127.0.0.1:" in summaries
     assert ingress.messages() == [b"ok"] * number + [b"goes on"]
 

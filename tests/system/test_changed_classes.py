@@ -70,7 +70,7 @@ def test_a_renamed_class_and_a_new_attribute(tmp_path):
         run = story.start(2)
         assert run.exit_code() == 3, run.output
         assert READY not in run.output
-        assert "Error: State 'totals' was saved with objects of the class versions.Totals, which is not" in run.output
+        assert "Error: State 'totals' was saved with objects of the class versions.Totals, which no longer" in run.output
         assert 'write wallaroo.renamed("versions.Totals", NewName) below the class' in run.output
         assert "Traceback" not in run.output
         run.nothing_left()
@@ -87,7 +87,7 @@ def test_a_renamed_class_and_a_new_attribute(tmp_path):
         story.outputs("new => 1")
         run.stop()
         for letter in dead_letters(story.home):
-            assert "A new WordTotals has the attribute 'last', and this one has not" in letter["error"]
+            assert "A new WordTotals has the attribute 'last', and this one does not" in letter["error"]
         assert "@wallaroo.state_upgrade(WordTotals) above it. Then replay the dead letters." in run.output
 
         done = CliRunner().invoke(main, ["dead-letters", "replay", "--all", "--resilience-dir", str(story.home)])

@@ -77,7 +77,7 @@ def test_states_go_on_through_changes_and_begin_anew_after_a_reset(machida, rece
     expected.words(1, batches[2])
     refused = launch(2)
     assert refused.exit_code() == 5
-    assert "What was under way has messages of the pipeline 'lengths', which the application no" in refused.output
+    assert "What was in progress has messages of the pipeline 'lengths', which the application no" in refused.output
     run = start(1)
     run.wait_until(lambda: sink.size >= expected.size, "what was under way")
     run.stop()
@@ -108,7 +108,7 @@ def test_states_go_on_through_changes_and_begin_anew_after_a_reset(machida, rece
     [aside] = home.glob("before-*")
     told = run.output.partition(READY)[0]
     assert f"  set aside   what was there, in {aside}\n              to delete it: rm -r {aside}\n" in told
-    assert "going on where it stopped" not in told
+    assert "resuming where it stopped" not in told
     assert {path.name for path in aside.iterdir()} == before - {"lock", "wallaroo-directory"}
     send(run.address("words"), expected.words(2, batches[7]))
     send(run.address("everything"), expected.others(2, batches[8]))

@@ -92,7 +92,7 @@ def test_on_a_cluster_whatever_dies_everything_comes_out_once_and_in_order(whole
     # What is started anew finds nothing in the directory but the states: machines may lack the rest of it.
     (app.home / "plan.json").unlink()
     kill_while_messages_flow(app, run, sent, "executor", whole_cluster.executors()[0].kill)
-    assert re.search(r"executor \d of the cluster has ended .* It goes on from the last commit", run.output), run.output
+    assert re.search(r"executor \d of the cluster has ended .* It resumes from the last commit", run.output), run.output
     send_and_wait(app, run, sent, "then")
 
     # The process that accepts connections is found at the same address when it is there again.
@@ -122,6 +122,6 @@ def test_more_workers_than_the_cluster_has_cores_for_are_refused(cluster, machid
     assert run.exit_code() == 6
     assert (
         "The cluster has too few cores: this application needs 6 of them at the same time (2 stages, each with 3 "
-        "workers), and 2 are there for it. Give the cluster more, or start with --worker-count 1."
+        "workers), and 2 are available to it. Give the cluster more, or start with --worker-count 1."
     ) in run.output
     assert "Traceback" not in run.output

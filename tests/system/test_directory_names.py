@@ -125,7 +125,7 @@ def test_state_goes_on_whatever_the_folders_are_called(machida, receiver, place)
     # Nor are sockets in the temporary folder, for Spark's workers would look for them in small letters.
     homes[0].rename(homes[1])
     run = start(homes[1], temporary[1], command=machida_of(installation(place / "venv" / UNICODE.replace(":", ""))))
-    assert "going on where it stopped" in run.output
+    assert "resuming where it stopped" in run.output
     assert not (homes[1] / "scratch").exists()
     exchange(run, "plum", "kiwi", "fig")
     assert stream(homes[1]) == first

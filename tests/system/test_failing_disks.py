@@ -1,5 +1,6 @@
 """Disks that are full, and disks that have damaged what was on them."""
 
+import shutil
 import threading
 
 import pytest
@@ -34,7 +35,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(machida, receiver, tmp_pa
     sender.join()
     everything = [*first, held, *rest]
     run.wait_until(lambda: app.steps.size >= size(everything), "all the rest")
-    run.wait_until(lambda: "The application goes on." in run.output, "going on")
+    run.wait_until(lambda: "The application has resumed." in run.output, "going on")
 
     # Asked to stop while it waits for room, it stops.
     last, gate = app.hold(run, "gate 2")
@@ -48,7 +49,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(machida, receiver, tmp_pa
 
     run.wait_until(noticed, "noticing that the disk is full again")
     run.stop()
-    assert "What was under way is left to the next run" in run.output
+    assert "What was in progress is left to the next run" in run.output
     assert "Traceback" not in run.output
     # Room for the record of what is sent was set aside, so the last message may have left, and its commit not come.
     assert received(app.steps.everything()) in (expected(everything), expected([*everything, last]))
@@ -91,7 +92,7 @@ def test_what_a_power_failure_or_a_bad_disk_has_damaged_is_found_and_told(machid
     assert "--skip-damaged" in run.output
     run = app.start("--skip-damaged")
     assert "4 bytes at its end were not written completely" in said + run.output
-    assert "goes on without 300 messages, 3301 to 3600, which cannot be read" in run.output
+    assert "continues without 300 messages, 3301 to 3600, that cannot be read" in run.output
     kept = [held, *stretches[0], *stretches[2]]
     run.wait_until(lambda: app.steps.size >= sent + size(kept), "what is left of the log")
     more = app.messages.stream(["a", "b", "c", "wait-not"], 400)
@@ -115,3 +116,28 @@ def test_what_a_power_failure_or_a_bad_disk_has_damaged_is_found_and_told(machid
     run.wait_until(lambda: app.steps.size >= size(everything), "the last messages")
     run.stop()
     assert received(app.steps.everything()) == expected(everything)
+
+
+@pytest.mark.timeout(600)
+def test_a_sequence_that_is_lost_after_a_crash_is_told_and_can_be_made_again(machida, receiver, tmp_path):
+    app = Sequences(machida, receiver, tmp_path)
+    run = app.start()
+    first = app.messages.stream(["a", "b", "c"], 300)
+    send(run.address("steps"), first)
+    run.wait_until(lambda: app.steps.size >= size(first), "the first messages")
+    run.kill()
+    shutil.rmtree(app.home / "sequence")
+    # Not only the first time, and nothing is made in its place.
+    for _ in range(2):
+        run = app.launch()
+        assert run.exit_code() == 5, run.output
+        assert f" on are missing in {app.home / 'sequence'}, and outputs of them may have been sent." in run.output
+        assert "Traceback" not in run.output
+    run = app.start("--skip-damaged")
+    more = app.messages.stream(["a", "b", "c"], 300)
+    send(run.address("steps"), more)
+    # What was sent before the crash was not committed: its messages are computed again, and sent again.
+    run.wait_until(lambda: app.steps.size >= 2 * size(first) + size(more), "all messages")
+    run.stop()
+    again = b"".join(map(bytes, app.steps.connections[1:]))
+    assert received(again) == expected([*first, *more])

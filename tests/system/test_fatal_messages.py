@@ -10,7 +10,7 @@ from wallaroo.cli.wallaroo import main
 
 from .harness import APPS, dead_letters, message_of, send
 
-KILLED = "it was killed, by somebody or, for lack of memory, by the system, or has ended itself"
+KILLED = "it was killed by a user, or by the system for lack of memory, or has ended itself"
 CRASHED = "Segmentation fault"
 
 # The message, what of it fails at which step, and what is known of how the process ended.
@@ -94,7 +94,7 @@ def test_the_application_goes_on_without_them(machida, receiver, tmp_path, app):
         assert (letter["step"], letter["source"]) == (step, "Fatal")
         assert letter["position"] == messages.index(message)
         if words is not None:
-            assert letter["error"].endswith(f"WorkerDiedError: the process that ran it died, twice: {words}")
+            assert letter["error"].endswith(f"WorkerDiedError: the process that ran it died twice: {words}")
 
     # A replay is as fatal: it becomes another dead letter, once.
     (letter,) = [letter for letter in letters if letter["step"] == "encoder"]

@@ -52,7 +52,7 @@ def test_days_are_summed_up_in_order_also_when_a_stop_falls_into_one(machida, re
     assert unframed(sink.everything()) == before
 
     run = machida(*command).wait_until_ready()
-    assert "going on where it stopped" in run.output
+    assert "resuming where it stopped" in run.output
     rest = [message for message, _ in log[middle:]]
     send(run.address("convert"), [stray, *rest[:500], stray, *rest[500:]])
     run.wait_until(lambda: sink.size >= sum(len(frame(summary)) for summary in after), "the other days")

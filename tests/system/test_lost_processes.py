@@ -25,7 +25,7 @@ def kill_workers(app, run, sent):
     run.wait_until(waiting.exists, "the same message at the gate again")
     gate.touch()
     more_messages(app, run, sent)
-    run.wait_until(lambda: run.output.count("The application goes on.") >= 1, "going on")
+    run.wait_until(lambda: run.output.count("The application has resumed.") >= 1, "going on")
 
 
 def kill_jvm(app, run, sent):
@@ -41,8 +41,11 @@ def kill_jvm(app, run, sent):
     run.wait_until(lambda: app.steps.size >= size(sent), "the message at the gate, and what came meanwhile")
     came = b"".join(map(bytes, app.steps.connections))[before:].decode()
     assert came == "".join(map(outcome, [held, *meanwhile]))
-    assert "Spark's process has ended unexpectedly: it was killed, by somebody or, for lack of memory," in run.output
-    run.wait_until(lambda: run.output.count("The application goes on.") >= 2, "going on once more")
+    assert (
+        "Spark's process has ended unexpectedly: it was killed by a user, or by the system for lack of memory"
+        in run.output
+    )
+    run.wait_until(lambda: run.output.count("The application has resumed.") >= 2, "going on once more")
 
 
 @pytest.mark.timeout(900)

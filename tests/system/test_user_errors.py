@@ -265,7 +265,7 @@ def test_the_application_goes_on_and_the_messages_are_kept(story):
     # The same error many times is a line now and then.
     summed_up = re.findall(r"step 'check': ValueError: .* — ([\d,]+) more times\.", run.output)
     assert sum(int(number.replace(",", "")) for number in summed_up) == ROUNDS + 500 - 1
-    assert f"The message is kept in {story.home / 'dead-letters.jsonl'}; the application goes on." in run.output
+    assert f"The message is kept in {story.home / 'dead-letters.jsonl'}; the application continues." in run.output
 
 
 def test_after_a_replay_everything_is_there_once(story):

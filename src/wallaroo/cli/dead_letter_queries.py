@@ -14,8 +14,8 @@ import click
 
 from wallaroo.connectors.dead_letter_replay.source import ReplayQueue
 from wallaroo.engine.delivery.dead_letter_file import delete_letters, read_letters
-from wallaroo.engine.directory.claim import is_applications
 from wallaroo.engine.directory.home import Home, default_home
+from wallaroo.engine.directory.marker import is_applications
 from wallaroo.engine.transport.dead_letter_record import REPLAYABLE, Letter
 from wallaroo.errors import WallarooError
 from wallaroo.topology.model import REPLAYS
@@ -57,7 +57,7 @@ def filter_options(command: Command) -> Command:
             click.option(
                 "--step", metavar="NAME", help="Only those of this step; it may be decoder, choose or encoder."
             ),
-            click.option("--error", metavar="TEXT", help="Only those whose error has this text in it."),
+            click.option("--error", metavar="TEXT", help="Only those whose error contains this text."),
             click.option(
                 "--since",
                 metavar="TIME",
@@ -129,8 +129,8 @@ class DeadLetterQueries:
         """Return the dead letters of the application that the options select."""
         if resilience_dir is None and application is None:
             raise click.UsageError(
-                "Name the application: --resilience-dir DIR, as it was given to machida, or --application NAME for an "
-                "application in its default directory."
+                "Specify the application: --resilience-dir DIR, as it was given to machida, or --application NAME "
+                "for an application in its default directory."
             )
         path = resilience_dir or default_home(f"{application} {name}" if name else str(application), looking=True)
         home = Home(path)
@@ -169,8 +169,8 @@ class DeadLetterQueries:
         """Queue letters for the application to process again."""
         if not is_applications(self.home.path):
             raise WallarooError(
-                f"{self.home.path} is not the directory of an application that could process them again. Name the one "
-                "that was given to machida."
+                f"{self.home.path} is not the directory of an application that could process them again. Specify "
+                "the one that was given to machida."
             )
         self._queue.add(letters)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 EXIT_CODES = {
-    0: "stopped as asked",
-    1: "cannot go on, or any other failure",
+    0: "stopped on request",
+    1: "cannot continue, or any other failure",
     2: "a mistake in the command line",
     3: "the application cannot be imported or built, or cannot load the states that it has saved",
-    4: "an address cannot be listened at, or a receiver's name is unknown",
+    4: "cannot listen on an address, or a receiver's name is unknown",
     5: "the directory cannot be used, is in use, or holds another application's state",
     6: "Java or Spark cannot be started",
     7: "too many errors in the application's code, by --on-error",

@@ -61,7 +61,7 @@ class MessageTooLongError(InputError):
 
     def __init__(self, framing: Framing, length: int, before: list[bytes]) -> None:
         super().__init__(
-            f"a message of {plural(length, 'byte')} is longer than a {framing.name} header can say "
+            f"a message of {plural(length, 'byte')} is longer than a {framing.name} header can express "
             f"({plural(framing.longest, 'byte')}): choose a larger one with --framing"
         )
         self.before = before

@@ -173,7 +173,8 @@ def _current_folder() -> str:
         return os.getcwd()  # noqa: PTH109 - the import path holds strings
     except FileNotFoundError as error:
         raise ApplicationError(
-            "The current folder is not there any more: it was deleted, or made anew. Change to one that is (for a new "
+            "The current folder no longer exists: it was deleted, or created again. Change to one that exists "
+            "(for a new "
             'one of the same name, write `cd "$PWD"`), and start again.'
         ) from error
 

@@ -125,7 +125,7 @@ class Log:
             # The run continues. The failure is reported once.
             if not self._file_fails:
                 self._file_fails = True
-                why = f"The log file {self._file} cannot be written: {error.strerror}. The application goes on."
+                why = f"The log file {self._file} cannot be written: {error.strerror}. The application continues."
                 click.echo(self._line(Level.WARNING, why, now), err=True)
         else:
             self._file_fails = False

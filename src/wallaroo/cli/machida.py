@@ -107,7 +107,7 @@ class _Machida(click.Command):
     show_default=True,
     metavar="URL",
     callback=master_url,
-    help="The Spark to run on: local[*], local[4], spark://host:7077, ... On a cluster of several machines, an "
+    help="The Spark master to run on: local[*], local[4], spark://host:7077, ... On a cluster of several machines, an "
     "application with states needs a --resilience-dir that all of them share.",
 )
 @click.option(
@@ -143,7 +143,7 @@ class _Machida(click.Command):
 @click.option(
     "--effectively-once",
     is_flag=True,
-    help="Send outputs in blocks with ids, to receivers that confirm each block and drop it when it comes again, such "
+    help="Send outputs in blocks with ids, to receivers that confirm each block and drop repeated ones, such "
     "as `wallaroo receive --effectively-once`.",
 )
 @log_options
@@ -166,12 +166,12 @@ def main(context: click.Context, /, **_given: Any) -> None:
       machida --application-module word_count --in ... --out ... --master spark://host:7077 --worker-count 16
 
     Options that machida does not know are the application's own. One that looks like a misspelling of machida's is
-    refused, unless the program has it. Everything behind -- is passed to the application as it is:
+    refused, unless the program has it. Everything after -- is passed to the application unchanged:
 
     \b
       machida --application-module word_count --in ... --out ... -- --topic orders
 
-    Ctrl-C (or SIGTERM) closes the sources, finishes what is under way, commits and stops. The same command continues
+    Ctrl-C (or SIGTERM) closes the sources, finishes what is in progress, commits and stops. The same command continues
     from there.
 
     Flags of the original that have no meaning on Spark are accepted, such as --metrics, --control, --data,

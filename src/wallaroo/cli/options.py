@@ -69,7 +69,7 @@ def limit_options(command: Command) -> Command:
         type=click.IntRange(1),
         show_default=str(usual.max_connections),
         metavar="N",
-        help="The most connections to each source at once. Further ones are closed.",
+        help="Maximum number of connections to each source; further ones are closed.",
     )(command)
 
 
@@ -96,7 +96,7 @@ def master_url(_context: click.Context, _parameter: click.Parameter, value: str)
     """Check the value of `--master`."""
     if not _MASTERS.fullmatch(value):
         raise click.BadParameter(
-            f"{value!r} is no Spark to run on. Write local[*] for this machine, local[4] for four of its cores, or "
+            f"{value!r} is not a Spark master. Write local[*] for this machine, local[4] for four of its cores, or "
             "spark://host:7077 for a cluster."
         )
     return value
@@ -114,9 +114,9 @@ def _key_and_value(text: str) -> tuple[str, str]:
     if not equals or not key:
         raise click.BadParameter(f"{text!r}: write KEY=VALUE, for example {_HEAP}=4g.")
     if not key.startswith("spark."):
-        raise click.BadParameter(f"{key!r} is no setting of Spark's: their names begin with 'spark.'.")
+        raise click.BadParameter(f"{key!r} is not a Spark setting: their names begin with 'spark.'.")
     if key == _HEAP and not re.fullmatch(r"[1-9]\d*[kmgKMG]", value):
-        raise click.BadParameter(f"{value!r} is no amount of memory for {key}. Write 4g, or 1500m.")
+        raise click.BadParameter(f"{value!r} is not an amount of memory for {key}. Write 4g, or 1500m.")
     return key, value
 
 

@@ -49,7 +49,7 @@ class Record:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise WallarooError(
                 f"{path} is not a record of received blocks. Name another file with --remember, or delete this one "
-                "to start afresh."
+                "to start fresh."
             ) from error
 
     def has(self, stream: bytes, block: int) -> bool:
@@ -89,7 +89,7 @@ class BlockOutput:
         if self._file is not None and os.fstat(self._file).st_size < record.length:
             raise WallarooError(
                 "The output is shorter than the record of received blocks says, so it has been changed. "
-                "To start afresh, delete both files."
+                "To start fresh, delete both files."
             )
         self._cut()
 
@@ -171,7 +171,7 @@ class Blocks:
         # Checked from the first byte on: a sender without framing may send only a few bytes.
         if not (self._header.startswith(MAGIC) or MAGIC.startswith(self._header)):
             raise NotABlockError(
-                f"what came is not a framed block: it begins with {bytes(self._header[:8])!r}. "
+                f"what was received is not a framed block: it begins with {bytes(self._header[:8])!r}. "
                 "Does the sender run with --effectively-once?"
             )
         if len(self._header) == HEADER.size:

@@ -10,7 +10,7 @@ from wallaroo._version import __version__
 
 # Each command's module is imported only when it is called; its line in the overview is kept here.
 _COMMANDS = {
-    "new": "Make the folder of a new application, ready to run.",
+    "new": "Create the folder of a new application, ready to run.",
     "check": "Draw an application and list its mistakes, without running it.",
     "send": "Send the lines or frames of a file over TCP.",
     "receive": "Listen on an address and print what is received.",

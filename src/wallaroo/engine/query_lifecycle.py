@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from wallaroo.channels import format_address, parse_address
 from wallaroo.engine.delivery.collector import Collector, Expected
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.worker_deaths import WorkerDeaths
@@ -26,6 +25,7 @@ from wallaroo.engine.spark.slots import free_slots_of, slots_of, tasks_of_a_stag
 from wallaroo.engine.state_heads import BucketName
 from wallaroo.engine.transport.plan_file import PlanRef, bundle_modules
 from wallaroo.notices import Notice
+from wallaroo.process_sockets import format_address, parse_address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -182,7 +182,7 @@ class QueryLifecycle:
         if not tasks:
             raise cannot_go_on("the cluster has no room for it any more", self._around.home)
         if tasks < self._tasks:
-            self._warn(f"Each stage goes on with {tasks} of {self._max_tasks} workers: the cluster has lost cores.")
+            self._warn(f"Each stage continues with {tasks} of {self._max_tasks} workers: the cluster has lost cores.")
         self._tasks = tasks
 
     def _expected(self) -> Expected:

@@ -70,7 +70,8 @@ class RestartPolicy:
         self.progress(done)
         if failure.kind == Kind.APPLICATION:
             raise ApplicationError(
-                f"{failure.text}\nWhat was accepted is kept: with a repaired program the same command continues there."
+                f"{failure.text}\nAccepted messages are kept: once the program is fixed, the same command resumes "
+                "from there."
             )
         if failure.kind == Kind.NO_ROOM or (failure.kind == Kind.LOST and any(map(is_full, self._folders))):
             # Spark does not distinguish a full disk from other failures.
@@ -86,7 +87,7 @@ class RestartPolicy:
         if self._full_folder():
             # Not everything that fails on a full disk says why.
             return self._wait_for_space(failure.text)
-        self._tell(f"Processing failed: {failure.text.rstrip('.')}. It goes on from the last commit; nothing is lost.")
+        self._tell(f"Processing failed: {failure.text.rstrip('.')}. It resumes from the last commit; nothing is lost.")
         return not self._interrupted.wait(0 if learned else _pause(self._retries))
 
     def hold_up(self, reason: str) -> None:
@@ -101,7 +102,7 @@ class RestartPolicy:
         self._retries = self._lessons = self._waits = self._fatal_in_a_row = 0
         if self._disruption:
             self._disruption = ""
-            self._notice("The application goes on.")
+            self._notice("The application has resumed.")
 
     def _report_fatal_calls(self, fatal_calls: Mapping[str, str]) -> None:
         """Report newly identified fatal calls; too many of them are a fault of the program."""
@@ -115,7 +116,7 @@ class RestartPolicy:
                     f"{self._fatal_in_a_row} messages in a row have killed their workers, the last at {step}",
                     self._home,
                 )
-            self._notice(f"A message has killed its worker, twice, at {step}: it becomes a dead letter.")
+            self._notice(f"A message has killed its worker twice, at {step}: it becomes a dead letter.")
 
     def _full_folder(self) -> Path | None:
         return next((folder for folder in self._folders if free_space(folder) < ENOUGH_ROOM), None)

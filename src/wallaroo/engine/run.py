@@ -12,8 +12,8 @@ from pathlib import Path
 
 from wallaroo.connectors.base import StoppedError
 from wallaroo.engine.directory.home import Home, default_home
+from wallaroo.engine.directory.quote_free_paths import require_safe_path
 from wallaroo.engine.directory.run_folder import temporary_folder
-from wallaroo.engine.directory.safe_paths import require_safe_path
 from wallaroo.engine.failure_kinds import Failure
 from wallaroo.engine.metrics import Snapshot
 from wallaroo.engine.options import RunOptions
@@ -78,7 +78,7 @@ class Run:
             while not stop.requested.wait(0.25) and running.keep_running():
                 pass
             if stop.requested.is_set():
-                self._warn("Stopping after what is under way; at a second signal, at once.")
+                self._warn("Stopping after what is in progress; a second signal stops at once.")
                 stopping.set()
                 running.finish(stop)
             running.raise_failure()
@@ -200,4 +200,4 @@ class Running:
         if self._egress.failure is not None and not isinstance(self._egress.failure, StoppedError):
             raise self._egress.failure
         if self._left:
-            self._warn(f"What was under way is left to the next run: {self._left}")
+            self._warn(f"What was in progress is left to the next run: {self._left}")

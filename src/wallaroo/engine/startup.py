@@ -9,17 +9,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wallaroo.channels import format_address
 from wallaroo.connectors.dead_letter_replay.kind import ReplaySourceConfig
 from wallaroo.connectors.registry import source_kind
 from wallaroo.engine.delivery.collector import Collector
 from wallaroo.engine.delivery.egress import Egress
+from wallaroo.engine.delivery.ingress_feedback import ReportedProgress
 from wallaroo.engine.delivery.ledger import Ledger
-from wallaroo.engine.delivery.progress import ReportedProgress
 from wallaroo.engine.delivery.worker_deaths import WorkerDeaths
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import COMMIT, Home, remark_on
-from wallaroo.engine.directory.resume import ResumedLayout, check_work_left, layout_for, skip_damage, start_fresh
+from wallaroo.engine.directory.resume import (
+    ResumedLayout,
+    check_sequence,
+    check_work_left,
+    layout_for,
+    skip_damage,
+    start_fresh,
+)
 from wallaroo.engine.directory.run_folder import run_folder
 from wallaroo.engine.options import RunOptions
 from wallaroo.engine.plan import Input, Layout, Plan
@@ -34,6 +40,7 @@ from wallaroo.ingress.config import EPOCH_SECONDS, IngressConfig, SourceEndpoint
 from wallaroo.ingress.process import IngressProcess
 from wallaroo.notices import Notice
 from wallaroo.path_trust import untrusted_reason
+from wallaroo.process_sockets import format_address
 from wallaroo.program import Program
 from wallaroo.sizes import plural, readable_size
 from wallaroo.topology.model import REPLAYS, Application
@@ -90,12 +97,14 @@ class Startup:
         self.home.link_from(folder)
         commits = Commits(self.home.path / COMMIT, self.home.states)
         resumed = layout_for(self.home, self.application, self.options.buckets or BUCKETS)
+        known = self._known_block(commits)
+        check_sequence(self.home, commits.block, known, skip=self.options.skip_damaged, notice=self.warn)
         check_work_left(self.home, commits, self._sources, resumed.gone, self.say)
         self._record(resumed)
         java = java_home(self.home.for_spark, self.warn)
-        ingress = self._open_ingress(folder, commits, replace(self.options, limits=limits))
-        going_on = " (going on where it stopped)" if commits.block else ""
-        self.say(f"  state in    {self.home.path}{going_on}{remark_on(self.home.path)}")
+        ingress = self._open_ingress(folder, commits, known, replace(self.options, limits=limits))
+        resuming = " (resuming where it stopped)" if commits.block else ""
+        self.say(f"  state in    {self.home.path}{resuming}{remark_on(self.home.path)}")
         plan = self._plan(resumed.layout)
         deaths = WorkerDeaths()
         notes = None if self._driver_address else folder / "notes"
@@ -135,7 +144,7 @@ class Startup:
     def _warn_if_untrusted(self, folder: Path) -> None:
         # Only a warning: in a container, volumes are often writable for all, and there are no other users.
         if why := untrusted_reason(folder):
-            self.warn(f"Careful: {why}, and who can write there can put something else in the place of {folder}.")
+            self.warn(f"Careful: {why}, and anyone who can write there can replace {folder}.")
 
     def _record(self, resumed: ResumedLayout) -> None:
         if resumed.change:
@@ -144,9 +153,12 @@ class Startup:
             self.say(f"  kept        {plural(resumed.layout.buckets, 'bucket')}: the state was made so")
         self.home.record_layout(self.application.name, resumed.layout)
 
-    def _open_ingress(self, folder: Path, commits: Commits, options: RunOptions) -> _Ingress:
+    def _known_block(self, commits: Commits) -> int:
+        """Return the first block of which nothing is known to be computed or sent."""
         with contextlib.closing(Ledger(self.home.ledger)) as ledger:
-            known = max(commits.block, ledger.next)
+            return max(commits.block, ledger.next)
+
+    def _open_ingress(self, folder: Path, commits: Commits, known: int, options: RunOptions) -> _Ingress:
         config = IngressConfig(
             self._endpoints(commits),
             f"{folder}/ingress",

@@ -113,7 +113,7 @@ def main() -> int:
         return error.exit_code
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        output.write(error=f"The process that accepts connections cannot go on: {where}{error.strerror or error}.")
+        output.write(error=f"The process that accepts connections cannot continue: {where}{error.strerror or error}.")
         return DirectoryError.exit_code if error.filename else 1
     return 0
 

@@ -117,7 +117,7 @@ class SequenceWriter:
         if known > self.end:
             self.dropped.append(
                 f"The sequence in {self.directory} ended at block {self.end}, but blocks up to {known} were known: "
-                f"those between are lost, as after a power failure. It goes on with block {known}."
+                f"those between are lost, as after a power failure. It continues with block {known}."
             )
             # Lost blocks are replaced by blocks without messages, so that block numbers have no gaps.
             while self.end < known:
@@ -184,7 +184,7 @@ class SequenceWriter:
             # Only the last segment is synced after this.
             os.fsync(self._file)
         path = self._path(self.end)
-        opening = json.dumps({"ends": {str(source): end for source, end in self.ends.items()}}).encode() + b"\n"
+        opening = _opening(self.ends)
         # Atomically: a segment without its first line could not be read.
         write_atomically(path, opening, FILE_MODE)
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
@@ -322,11 +322,31 @@ def skip_damaged_blocks(directory: Path) -> list[str]:
             path.unlink()
         sync_directory(directory)
         told.append(
-            f"The sequence in {directory} is damaged at block {first + len(blocks)}: it goes on behind it with new "
-            f"blocks of the same messages, and outputs may be repeated. What was there is kept in {aside}."
+            f"The sequence in {directory} is damaged at block {first + len(blocks)}: it continues after it "
+            f"with new blocks of the same messages, and outputs may be repeated. What was there is kept in {aside}."
         )
         break
     return told
+
+
+def lacks_block(directory: Path, number: int, known: int) -> bool:
+    """Return whether block `number` is lost: the sequence begins after it, or has none of the blocks up to `known`."""
+    segments = segment_firsts(directory)
+    return number < (segments[0] if segments else known)
+
+
+def begin_again_at(directory: Path, number: int) -> None:
+    """Begin a sequence whose first blocks are lost at block `number`; what is left of it is kept.
+
+    The messages are still in the logs, and are sequenced again.
+    """
+    directory.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+    for first in segment_firsts(directory):
+        path = _segment(directory, first)
+        _keep(directory, path.name, path.read_bytes())
+        path.unlink()
+    write_atomically(_segment(directory, number), _opening({}), FILE_MODE)
+    sync_directory(directory)
 
 
 def _keep(directory: Path, name: str, data: bytes) -> Path:
@@ -343,9 +363,14 @@ def _segment(directory: Path, first: int) -> Path:
 
 def _missing(directory: Path, number: int) -> LogCorruptError:
     return LogCorruptError(
-        f"Block {number} of the sequence in {directory} is damaged or missing. Restore the sequence from a copy, or go "
-        "on with --skip-damaged: the messages get new blocks, and outputs may be repeated."
+        f"Block {number} of the sequence in {directory} is damaged or missing. Restore the sequence from a copy, or "
+        "continue with --skip-damaged: the messages get new blocks, and outputs may be repeated."
     )
+
+
+def _opening(ends: dict[int, int]) -> bytes:
+    """Return the first line of a segment: up to where each source was sequenced before it."""
+    return json.dumps({"ends": {str(source): end for source, end in ends.items()}}).encode() + b"\n"
 
 
 def _read_opening(path: Path, data: bytes) -> tuple[int, dict[int, int]]:
@@ -355,8 +380,8 @@ def _read_opening(path: Path, data: bytes) -> tuple[int, dict[int, int]]:
         ends = {int(source): int(end) for source, end in json.loads(line)["ends"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LogCorruptError(
-            f"The file {path} is damaged: its first line cannot be read. Restore it from a copy, or go on with "
-            "--skip-damaged: the messages get new blocks, and outputs may be repeated."
+            f"The file {path} is damaged: its first line cannot be read. Restore it from a copy, or "
+            "continue with --skip-damaged: the messages get new blocks, and outputs may be repeated."
         ) from error
     return len(line) + len(newline), ends
 

@@ -60,7 +60,9 @@ class LineFramer:
     @property
     def lacking(self) -> str:
         """Say what the unfinished line lacks."""
-        return f"{_bytes(self.pending)} of a line have come, and no newline behind them: does the sender send one?"
+        return (
+            f"{_bytes(self.pending)} of a line have been received, and no newline after them: does the sender send one?"
+        )
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the lines that `data` completes.
@@ -143,10 +145,10 @@ class Framer:
     def lacking(self) -> str:
         """Say what the unfinished frame lacks."""
         if self._known_length is None:
-            return f"{self.pending} of the {_bytes(self._header_length)} of a header have come."
+            return f"{self.pending} of the {_bytes(self._header_length)} of a header have been received."
         came = self.pending - self._header_length
-        question = "is length_fmt the sender's?" if self._length_struct else "does the sender frame its messages so?"
-        return f"its header announces {_bytes(self._known_length)}, and {came:,} of them have come: {question}"
+        question = "is length_fmt the sender's?" if self._length_struct else "does the sender use this framing?"
+        return f"its header announces {_bytes(self._known_length)}, and {came:,} of them have been received: {question}"
 
     def finish(self) -> list[bytes]:
         """Return the messages that the end of the stream completes: none."""

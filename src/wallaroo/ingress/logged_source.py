@@ -12,7 +12,7 @@ from wallaroo.files import free_space
 from wallaroo.ingress.log import LogWriter
 from wallaroo.ingress.log.reader import LogReader
 from wallaroo.ingress.source import Source, SourceStatus
-from wallaroo.notices import DebouncedNotice
+from wallaroo.notices import QUIET_SECONDS, Condition
 from wallaroo.sizes import plural
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class LoggedSource(Source):
         "The log of {name!r} has reached its limit of {limit} (--max-log): its senders have to wait until the "
         "application has processed some of it."
     )
-    _told_room = "The log of {name!r} has room again: its senders need not wait any more."
+    _told_room = "The log of {name!r} has room again: its senders no longer have to wait."
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class LoggedSource(Source):
         segment_bytes: int,
     ) -> None:
         super().__init__(endpoint, context, on_added)
-        self._unforced = DebouncedNotice(context.notice)
+        self._unforced = Condition(context.notice, quiet=QUIET_SECONDS)
         self._unwritten: list[list[bytes]] = []
         self._room = 0
         self._retry: asyncio.TimerHandle | None = None
@@ -141,7 +141,7 @@ class LoggedSource(Source):
         if self._log.advance_to(index):
             self._notice(
                 f"The log of {self.name!r} ended at message {end}, but messages up to {index} were known: "
-                f"those between are lost, as after a power failure. It goes on with message {index}."
+                f"those between are lost, as after a power failure. It continues with message {index}."
             )
 
     def sync(self) -> None:
@@ -166,11 +166,11 @@ class LoggedSource(Source):
                 await self.force()
             except OSError as error:
                 self._unforced.begin(
-                    f"The log of {self.name!r} could not be forced to the disk: {error.strerror}. It is tried again; "
-                    f"until then a power failure could take what came since."
+                    f"The log of {self.name!r} could not be synced to the disk: {error.strerror}. It is retried; "
+                    f"until then a power failure could lose what was received since."
                 )
             else:
-                self._unforced.end(f"The log of {self.name!r} is forced to the disk again.")
+                self._unforced.end(f"The log of {self.name!r} is synced to the disk again.")
 
     def close(self) -> None:
         """Stop the intake, write what still waits in memory, if possible, and close the log."""

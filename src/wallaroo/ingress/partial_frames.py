@@ -13,7 +13,7 @@ import asyncio
 import select
 from typing import TYPE_CHECKING, Protocol
 
-from wallaroo.notices import DebouncedNotice
+from wallaroo.notices import QUIET_SECONDS, Condition
 from wallaroo.sizes import readable_size
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class PartialFrames:
     def __init__(self, most: int, notice: Callable[[str], None]) -> None:
         self.total = 0
         self._most = most
-        self._spell = DebouncedNotice(notice)
+        self._spell = Condition(notice, quiet=QUIET_SECONDS)
         self._turn: Sender | None = None
         # In order of arrival: a dict serves as an ordered set.
         self._waiting: dict[Sender, None] = {}
@@ -106,8 +106,8 @@ class PartialFrames:
 
     def _begin(self, sender: Sender) -> None:
         self._spell.begin(
-            f"Messages that have not come completely take more than {readable_size(self._most)} of memory "
-            f"(--max-unfinished): large ones are taken one after the other until that is less."
+            f"Messages that have not been received completely use more than {readable_size(self._most)} of memory "
+            f"(--max-unfinished): large ones are received one after the other until it is less."
         )
         self._give_turn(sender)
 
@@ -144,7 +144,7 @@ class PartialFrames:
         waiting, self._waiting = self._waiting, {}
         for sender in waiting:
             sender.release(self)
-        self._spell.end("Messages that have not come completely take less memory again: all senders are read.")
+        self._spell.end("Messages that have not been received completely use less memory again: all senders are read.")
 
     def _look_at_progress(self) -> None:
         """Close the connection whose turn it is if others wait for it and it hardly sends anything."""

@@ -151,8 +151,8 @@ class IngressProcess:
                 return
             _close_pipes(child)
             self._on_notice(
-                f"The process that accepts connections {_cause(child)}; it is started again. What it had "
-                f"accepted is kept, and senders can connect again in a moment."
+                f"The process that accepts connections {_cause(child)}; it is being restarted. "
+                f"What it had accepted is kept, and senders can connect again in a moment."
             )
             if time.monotonic() - started > _STEADY_SECONDS:
                 backoff.reset()
@@ -172,7 +172,7 @@ class IngressProcess:
                 told = True
             else:
                 if told:
-                    self._on_notice("The process that accepts connections runs again.")
+                    self._on_notice("The process that accepts connections is running again.")
                 break
 
 

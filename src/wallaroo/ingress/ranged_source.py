@@ -104,7 +104,7 @@ class RangedSource(Source):
         try:
             note_committed(self.directory, index)
         except OSError as error:
-            self._notice(f"How far {self.name!r} is processed could not be noted: {error}.")
+            self._notice(f"How far {self.name!r} is processed could not be recorded: {error}.")
         self._hold_at_limit(self._uncommitted.bytes)
 
 

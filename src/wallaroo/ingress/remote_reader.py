@@ -14,11 +14,11 @@ from struct import Struct
 from typing import Any
 
 from wallaroo.backoff import Backoff
-from wallaroo.channels import dial
 from wallaroo.connectors.base import Piece
 from wallaroo.ingress.client import TIMEOUT_SECONDS
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.reader import RawPiece
+from wallaroo.process_sockets import dial
 
 HEAD = Struct("<BQQII")
 """The kind; the index of the first message; the offset of the data in its file; the sizes of the ends and the data."""

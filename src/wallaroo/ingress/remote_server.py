@@ -8,13 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from wallaroo.channels import HELLO_TIMEOUT_SECONDS, MAX_UNAUTHENTICATED, format_address, listen
 from wallaroo.errors import AddressError
 from wallaroo.ingress.control import REQUEST_ERRORS, hand_out, next_request
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.reader import LogReader, RawPiece
 from wallaroo.ingress.remote_reader import ALL, DAMAGED, HEAD, PIECE
 from wallaroo.ingress.sequencer import Sequencer
+from wallaroo.process_sockets import HELLO_TIMEOUT_SECONDS, MAX_UNAUTHENTICATED, format_address, listen
 
 MAX_LINE_BYTES = 1 << 16
 
@@ -36,8 +36,8 @@ class WorkerServer:
             listener = listen(address)
         except OSError as error:
             raise AddressError(
-                f"Workers of the cluster cannot be waited for on {address}: {error.strerror or error}. "
-                "Say which address of this machine they reach: --spark-conf spark.driver.bindAddress=ADDRESS."
+                f"Cannot listen on {address} for the workers of the cluster: {error.strerror or error}. "
+                "Set the address of this machine that they can reach: --spark-conf spark.driver.bindAddress=ADDRESS."
             ) from error
         self._server = await asyncio.start_server(self._serve, sock=listener, limit=MAX_LINE_BYTES)
         found: int = listener.getsockname()[1]

@@ -27,6 +27,8 @@ WINDOW_BYTES = 16 << 20
 """How many bytes may be in flight: handed out and not delivered."""
 EPOCH_BYTES = 256 << 20
 """The maximum size of an epoch: after a failure all of it is computed again."""
+EPOCH_BLOCKS = 3_000
+"""The maximum number of blocks in an epoch, for the same reason: each has a fixed cost, however small it is."""
 INTERVAL_SECONDS = 0.004
 """The minimum time between two blocks that are not full: each block has a fixed cost in every stage."""
 SMALL_BLOCKS_AT_ONCE = 2
@@ -306,8 +308,8 @@ class Sequencer:
         packed = block.pack()
         self._channels[block.number % self._readers].send(FRAME.pack(block.number, len(packed), block.size) + packed)
         self._epoch_bytes += block.size
-        if self._epoch_bytes >= self._max_epoch_bytes:
-            # Only a commit shortens the logs.
+        if self._epoch_bytes >= self._max_epoch_bytes or self._next - self._epoch_start >= EPOCH_BLOCKS:
+            # Only a commit shortens the logs, and what has to be computed again after a failure.
             self.end_epoch()
         elif not self._epoch_began:
             self._epoch_began = time.monotonic()

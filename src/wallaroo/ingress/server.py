@@ -16,7 +16,7 @@ from wallaroo.ingress.partial_frames import PartialFrames
 from wallaroo.ingress.ranged_source import RangedSource
 from wallaroo.ingress.sequencer import BLOCK_BYTES, EPOCH_BYTES, Sequencer
 from wallaroo.ingress.source import Source, SourceStatus
-from wallaroo.notices import DebouncedNotice
+from wallaroo.notices import QUIET_SECONDS, Condition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ class IngressServer:
         self._notice = on_notice
         self._drained: asyncio.Task[None] | None = None
         self._unfinished = PartialFrames(config.limits.max_unfinished, on_notice)
-        self._cannot_accept = DebouncedNotice(on_notice)
+        self._cannot_accept = Condition(on_notice, quiet=QUIET_SECONDS)
         self._numbers: dict[str, int] = {}
         context = IntakeContext(config.limits, self._unfinished, on_notice)
         with ExitStack() as opened:
@@ -94,7 +94,7 @@ class IngressServer:
                         sources[each.source].sequenced(each.end, block.size * (each.end - each.first) // messages)
 
     def _cut_failed(self, error: OSError) -> None:
-        self._notice(f"The sequence of blocks cannot be written: {error.strerror}. It is tried again.")
+        self._notice(f"The sequence of blocks cannot be written: {error.strerror}. It is retried.")
 
     def _added(self, source: str, first: int, end: int, size: int) -> None:
         self.sequencer.appended(self._numbers[source], first, end, size)
@@ -116,8 +116,8 @@ class IngressServer:
         error = context.get("exception")
         if isinstance(error, OSError) and "accept" in context["message"]:
             self._cannot_accept.begin(
-                f"New connections cannot be accepted for now: {error.strerror}. They have to wait; those that are open "
-                f"go on."
+                f"New connections cannot be accepted for now: {error.strerror}. They have to wait; open "
+                f"ones are not affected."
             )
             self._cannot_accept.end("New connections can be accepted again.")
         else:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypedDict
 
-from wallaroo.notices import DebouncedNotice
+from wallaroo.notices import QUIET_SECONDS, Condition
 from wallaroo.sizes import readable_size
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Source(ABC):
         self._limits = context.limits
         self._notice = context.notice
         self._on_added = on_added
-        self._fullness = DebouncedNotice(context.notice)
+        self._fullness = Condition(context.notice, quiet=QUIET_SECONDS)
         self._full = False
         self._total_messages = 0
         self._total_bytes = 0

@@ -246,7 +246,7 @@ class TestReplay:
 
     @pytest.mark.parametrize("arguments", [[], ["abc", "--all"], ["abc", "--step", "count"]])
     def test_it_must_be_clear_which(self, run, arguments):
-        assert "Name the dead letters to replay" in run("replay", *arguments, refused=True)
+        assert "Specify the dead letters to replay" in run("replay", *arguments, refused=True)
 
 
 def ids_in(home):
@@ -298,7 +298,7 @@ class TestDelete:
 
     @pytest.mark.parametrize("arguments", [[], ["abc", "--all"], ["abc", "--step", "count"], ["--yes"]])
     def test_it_must_be_clear_which(self, run, ids, home, arguments):
-        assert "Name the dead letters to delete" in run("delete", *arguments, refused=True)
+        assert "Specify the dead letters to delete" in run("delete", *arguments, refused=True)
         assert ids_in(home) == ids
 
     def test_what_was_not_there_when_the_question_was_asked_is_kept(self, run, ids, home, monkeypatch):
@@ -453,7 +453,7 @@ class TestWhere:
         assert [path.name for path in elsewhere.iterdir()] == [home.dead_letters.name]
 
     def test_nothing_said(self, run):
-        assert "Name the application: --resilience-dir DIR" in run("list", where=[], refused=True)
+        assert "Specify the application: --resilience-dir DIR" in run("list", where=[], refused=True)
 
     def test_a_directory_that_is_not_there(self, run, tmp_path):
         assert "There is no directory" in run("list", where=["-r", str(tmp_path / "gone")], refused=True)

@@ -37,7 +37,7 @@ def test_what_is_made_and_said(tmp_path):
         "  cd fruit_stand\n"
         "  python -m pytest            run the test, without Spark\n"
         "  wallaroo check fruit_stand  draw the application\n"
-        "README.md tells how to run it.\n"
+        "README.md explains how to run it.\n"
     )
     made = {path.name: path.read_text() for path in (tmp_path / "fruit_stand").iterdir()}
     assert set(made) == {"fruit_stand.py", "test_fruit_stand.py", "README.md", ".gitignore"}

@@ -112,7 +112,7 @@ def test_a_line_too_long_for_its_header(wallaroo, listener, tmp_path):
     report = finished(wallaroo("send", server.address, "--file", file, "--framing", "u8"), code=1)
     assert server.everything() == [b"\x04fits"]
     assert report == (
-        "Error: a message of 256 bytes is longer than a u8 header can say (255 bytes): "
+        "Error: a message of 256 bytes is longer than a u8 header can express (255 bytes): "
         "choose a larger one with --framing (1 message sent before it, confirmed)\n"
     )
 
@@ -248,7 +248,7 @@ def test_a_broken_connection_tells_how_much_was_handed_over(wallaroo, tmp_path):
         assert len(connection.recv(1_400_000, socket.MSG_WAITALL)) == 1_400_000
         connection.close()
         report = finished(process, code=8)
-    match = re.search(r"broke the connection off: ([0-9,]+) messages \(([0-9,]+) bytes\) had been handed over", report)
+    match = re.search(r"broke the connection: ([0-9,]+) messages \(([0-9,]+) bytes\) had been handed over", report)
     messages, size = (int(number.replace(",", "")) for number in match.groups())
     assert 100_000 <= messages < 100_000_000
     assert messages == size // 14
@@ -265,7 +265,7 @@ def test_a_receiver_that_does_not_read_everything_is_noticed(wallaroo, tmp_path)
         assert connection.recv(1)
         connection.close()
         report = finished(process, code=8)
-    assert "broke the connection off: 1 message (9 bytes) had been handed over; none of them is confirmed" in report
+    assert "broke the connection: 1 message (9 bytes) had been handed over; none of them is confirmed" in report
 
 
 def test_an_input_that_fails_in_the_middle_is_told_with_what_was_sent_before_it(wallaroo, framed):

@@ -177,7 +177,7 @@ def test_a_spoiled_line_is_told_and_the_letters_behind_it_keep_their_numbers(rep
     taken = [(first + n, json.loads(each)["id"]) for first, payloads in pieces for n, each in enumerate(payloads)]
     assert taken == [(0, "a"), (2, "c"), (3, "d"), (4, "b")]
     spoiled, gap = notices
-    assert f"Damaged lines in {replaying.file} are passed over: 2." in spoiled
+    assert f"Damaged lines in {replaying.file} are skipped: 2." in spoiled
     assert "ended at message 1, but messages up to 2 were known" in gap
 
 

@@ -1,5 +1,6 @@
 """The TCP sink against real receivers: that come late, leave early, die, read slowly or not at all."""
 
+import itertools
 import queue
 import signal
 import socket
@@ -163,7 +164,7 @@ def test_a_receiver_that_is_not_there_yet_is_waited_for(make_sink):
     done = sink.deliver(b"hello")
     notice = sink.notices.get(timeout=PATIENCE)
     assert notice == (
-        f"Waiting for a receiver at 127.0.0.1:{address[1]} (connection refused); trying again until it is there."
+        f"Waiting for a receiver at 127.0.0.1:{address[1]} (connection refused); retrying until it is available."
     )
     with socket.create_server(address) as server:
         connection, _ = server.accept()
@@ -357,10 +358,11 @@ class TestTelling:
             lose_one()
         told = [sink.notices.get(timeout=PATIENCE), sink.notices.get(timeout=PATIENCE)]
         assert sink.notices.empty()
-        monkeypatch.setattr("wallaroo.notices._TELL_AGAIN_SECONDS", 0)
+        minutes = itertools.count(1)
+        monkeypatch.setattr("wallaroo.notices.monotonic", lambda: time.monotonic() + 60 * next(minutes))
         lose_one()
         again = [sink.notices.get(timeout=PATIENCE), sink.notices.get(timeout=PATIENCE)]
-        assert again == [f"{told[0]} (3 more times since this was last told.)", told[1]]
+        assert again == [f"{told[0]} (3 more times since the last report.)", told[1]]
         lose_one()
         assert [sink.notices.get(timeout=PATIENCE), sink.notices.get(timeout=PATIENCE)] == told
 

@@ -58,7 +58,10 @@ class Server:
         writer.write(data)
         await writer.drain()
         host, port = writer.get_extra_info("sockname")
-        return writer, f"The connection from {host}:{port} to 'numbers' is inside a message, and nothing has come for "
+        return (
+            writer,
+            f"The connection from {host}:{port} to 'numbers' is inside a message, and nothing has been received for ",
+        )
 
     async def until(self, condition):
         while not condition():  # noqa: ASYNC110 - nobody tells.
@@ -94,16 +97,21 @@ def run(tmp_path, monkeypatch):
             HEADER,
             struct.pack(">I", 1000) + b"abc",
             bytes(997),
-            "its header announces 1,000 bytes, and 3 of them have come: is length_fmt the sender's?",
+            "its header announces 1,000 bytes, and 3 of them have been received: is length_fmt the sender's?",
         ),
-        (HEADER, b"\0\0", b"\0\0", "2 of the 4 bytes of a header have come."),
+        (HEADER, b"\0\0", b"\0\0", "2 of the 4 bytes of a header have been received."),
         (
             Classic(),
             b"09a",
             b"bcdefghi",
-            "its header announces 9 bytes, and 1 of them have come: does the sender frame its messages so?",
+            "its header announces 9 bytes, and 1 of them have been received: does the sender use this framing?",
         ),
-        (LINES, b"no end", b"\n", "6 bytes of a line have come, and no newline behind them: does the sender send one?"),
+        (
+            LINES,
+            b"no end",
+            b"\n",
+            "6 bytes of a line have been received, and no newline after them: does the sender send one?",
+        ),
     ],
 )
 def test_it_is_told_once_and_the_connection_stays_open(run, decoder, first, rest, lacking):
@@ -146,6 +154,6 @@ def test_many_at_once_are_told_in_few_lines(tmp_path, monkeypatch):
             monkeypatch.setattr(source, "STUCK_SECONDS", 0.0)
             intake._tell_stuck()
             assert len(server.stuck()) == 4
-            assert server.told[3] == "And 7 more connections are in the same way inside a message to 'numbers'."
+            assert server.told[3] == "And 7 more connections are also stuck inside a message to 'numbers'."
 
     asyncio.run(asyncio.wait_for(script(), 60))

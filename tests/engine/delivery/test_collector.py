@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from wallaroo import channels
+from wallaroo import process_sockets
 from wallaroo.engine.delivery.collector import Collector, Epoch, Expected
 from wallaroo.engine.delivery.worker_deaths import Death, WorkerDeaths
 from wallaroo.engine.directory.commit import Commits
@@ -226,7 +226,7 @@ def test_the_next_life_is_told_what_to_be_careful_with_until_it_is_committed(col
     [b"nonsense" * 100, FRAME.pack(HELLO, 0, 2) + b"{}", FRAME.pack(HELLO, 0, 1 << 31), FRAME.pack(3, 0, 2) + b"{}"],
 )
 def test_whoever_makes_no_sense_is_not_listened_to(collector, bytes_sent):
-    with channels.dial(collector.address) as stranger:
+    with process_sockets.dial(collector.address) as stranger:
         stranger.sendall(bytes_sent)
         assert is_closed(stranger)
 
@@ -238,7 +238,7 @@ def test_without_the_token_nothing_is_told(task, token):
 
 
 def test_who_says_too_little_is_not_waited_for(collector):
-    with channels.dial(collector.address) as stranger:
+    with process_sockets.dial(collector.address) as stranger:
         stranger.sendall(FRAME.pack(HELLO, 0, 100)[:5])
         assert is_closed(stranger)
 
@@ -246,7 +246,8 @@ def test_who_says_too_little_is_not_waited_for(collector):
 def test_many_who_say_nothing_keep_no_task_out(collector, task):
     with contextlib.ExitStack() as opened:
         silent = [
-            opened.enter_context(channels.dial(collector.address)) for _ in range(channels.MAX_UNAUTHENTICATED + 10)
+            opened.enter_context(process_sockets.dial(collector.address))
+            for _ in range(process_sockets.MAX_UNAUTHENTICATED + 10)
         ]
         assert is_closed(silent[0])
         assert task(0).welcome.start == 5

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from types import SimpleNamespace
 
@@ -83,7 +84,7 @@ def test_the_first_of_a_kind_is_told_in_full(letters, records, path, notices):
     (notice,) = notices
     assert notice.startswith("Pipeline 'numbers', step 'decoder' failed for the message b'x'\n")
     assert "ValueError: invalid literal for int() with base 10: b'x'" in notice
-    assert notice.endswith(f"The message is kept in {path}; the application goes on.")
+    assert notice.endswith(f"The message is kept in {path}; the application continues.")
 
 
 def test_an_error_that_looks_like_python_2_is_told_with_its_hint_and_once(letters, records, notices):
@@ -126,7 +127,7 @@ def test_other_errors_are_told_as_well(letters, records, notices):
 
 def test_repetitions_are_counted_and_told_after_a_while(letters, records, monkeypatch, notices):
     letters.add(records(b"x", b"y", b"z"))
-    monkeypatch.setattr("wallaroo.engine.delivery.dead_letter_file._SUMMARY_SECONDS", 0.0)
+    monkeypatch.setattr("wallaroo.notices.monotonic", lambda: time.monotonic() + 10.0)
     letters.add(records(b"last"))
     letters.sum_up()
     error = "ValueError: invalid literal for int() with base 10: b'last'"

@@ -50,7 +50,7 @@ def test_fail_stops_at_the_first_error_and_tells_all_of_it():
         "Pipeline 'words', step 'count' failed for the message 'a', with the key 'k', from message 3 of 'words'"
     )
     assert lines[1:4] == LETTER["traceback"].splitlines()
-    assert lines[4].startswith("The application stops, as --on-error fail says. Nothing of this counts as processed")
+    assert lines[4].startswith("The application stops, as --on-error fail says. None of this counts as processed")
     assert stopped.value.exit_code == 7
 
 

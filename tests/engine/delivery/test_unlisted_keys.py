@@ -45,7 +45,7 @@ def test_the_first_are_told_at_once_and_the_rest_at_the_end(keys, told):
 
 
 def test_after_a_minute_they_are_told_again_when_they_have_doubled(keys, told, monkeypatch):
-    monkeypatch.setattr(unlisted_keys, "_TELL_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(unlisted_keys, "REPORT_AGAIN_SECONDS", 0.0)
     for number in (1, 1, 1, 1, 4, 1):
         add(keys, number)
         keys.sum_up()

@@ -22,7 +22,8 @@ HEAP = "java.lang.OutOfMemoryError: Java heap space"
 WORDS = {
     f"Job aborted\nCaused by: {HEAP}\n\tat java.base": f"{MEMORY}spark.driver.memory=2g.",
     "Terminating due to java.lang.OutOfMemoryError: GC overhead limit exceeded": f"{MEMORY}spark.driver.memory=2g.",
-    "java.lang.OutOfMemoryError: unable to create native thread": "the system lets it start no more threads; raise",
+    "java.lang.OutOfMemoryError: unable to create native thread": "the system does not allow it to start more "
+    "threads; raise",
     "Could not reserve enough space for 2097152KB object heap": "there is too little memory left for Spark, or a",
     "OpenJDK: os::commit_memory(0x0, 1, 0) failed; error='Not enough space'": "there is too little memory left for",
     f"{STARTED}java.lang.IllegalArgumentException: System memory 25952 must be at least 47185. Please": (
@@ -34,7 +35,8 @@ WORDS = {
     "[INVALID_CONF] The value 'x y' in the config \"spark.a.b\" is invalid. It should be a/an 'time' value. SQL": (
         "--spark-conf spark.a.b=x y is not what Spark expects there: time"
     ),
-    f"{STARTED}java.lang.ClassNotFoundException: no.such.Class\n\tat java": "Spark knows no class no.such.Class.",
+    f"{STARTED}java.lang.ClassNotFoundException: no.such.Class\n\tat java": "Spark cannot find the class "
+    "no.such.Class.",
     f"{STARTED}org.apache.spark.SparkException: something else\n\tat org.apache.spark": "something else",
     # What our own code says is not interpreted.
     "wallaroo.errors.WallarooError: 'OutOfMemoryError: Java heap space' is bad\n\tat org": (
@@ -46,7 +48,7 @@ WORDS = {
 @pytest.mark.parametrize(("text", "said"), WORDS.items())
 def test_what_ends_a_run_is_said_in_plain_words(tmp_path, text, said):
     lines = str(cannot_go_on(cause(text), Home(tmp_path))).splitlines()
-    assert lines[0].startswith(f"The application cannot go on: {said}")
+    assert lines[0].startswith(f"The application cannot continue: {said}")
     assert len(lines) == 3
     assert not any("java." in line or "org.apache" in line for line in lines)
 
@@ -56,8 +58,8 @@ def test_what_the_system_refuses_in_the_directory_is_told_as_such(tmp_path):
     with pytest.raises(DirectoryError) as refused, translate_spark_errors(home):
         (home.path / "not" / "there").read_text()
     assert str(refused.value) == (
-        f"The directory {home.path} cannot be used: {home.path}/not/there: No such file or directory. Mend that, or "
-        "choose another one with --resilience-dir."
+        f"The directory {home.path} cannot be used: {home.path}/not/there: No such file or directory. Fix that, "
+        "or choose another one with --resilience-dir."
     )
     with pytest.raises(FileNotFoundError), translate_spark_errors(home):
         (tmp_path.parent / "not" / "there").read_text()
@@ -76,9 +78,9 @@ def test_what_the_jvm_said_last_is_told(tmp_path, chatter, said):
     home.open()
     if chatter is not None:
         home.spark_output.write_text(chatter)
-    with pytest.raises(WallarooError, match="The application cannot go on") as refused, translate_spark_errors(home):
+    with pytest.raises(WallarooError, match="The application cannot continue") as refused, translate_spark_errors(home):
         raise ConnectionRefusedError
-    assert str(refused.value).startswith(f"The application cannot go on: {said}")
+    assert str(refused.value).startswith(f"The application cannot continue: {said}")
     home.close()
 
 

@@ -59,7 +59,7 @@ def test_too_few_are_refused_plainly(offered, stages, asked, needed, tasks, ther
         tasks_of_a_stage(coming(offered), stages, asked)
     assert str(refusal.value) == (
         f"The cluster has too few cores: this application needs {needed} of them at the same time ({tasks}), "
-        f"and {there} there for it. Give the cluster more, or {way_out}."
+        f"and {there} available to it. Give the cluster more, or {way_out}."
     )
 
 

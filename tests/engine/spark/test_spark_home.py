@@ -7,7 +7,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from wallaroo.engine.directory.safe_paths import is_safe_path
+from wallaroo.engine.directory.quote_free_paths import is_safe_path
 from wallaroo.engine.spark.spark_home import spark_home, usable_cache
 
 INSTALLED = Path(pyspark.__file__).parent
@@ -99,7 +99,9 @@ def test_what_somebody_has_planted_is_not_run_and_that_is_told(home_in, notices,
     home = home_in(tmp_path)
     plant(home)
     assert home_in(tmp_path) == INSTALLED
-    assert notices == [f"{home} is not as Wallaroo has made it, and not used. Starts take longer until you delete it."]
+    assert notices == [
+        f"{home} has been changed since Wallaroo created it, and is not used. Starts take longer until you delete it."
+    ]
 
 
 def test_a_process_that_spark_starts_finds_pyspark_where_it_is_installed(home_in, tmp_path):

@@ -141,7 +141,7 @@ class TestBundle:
             assert set(archive.namelist()) == {"started.py", "wide/__init__.py", "wide/used.py", "late.py"}
         (told,) = said
         assert told == (
-            "Not sent to the workers: large, many, for there is too much beside started. Import what steps need at "
+            "Not sent to the workers: large, many, because there is too much beside started. Import what steps need at "
             "the beginning of the program."
         )
 

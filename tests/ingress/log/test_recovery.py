@@ -73,7 +73,7 @@ def test_a_damaged_last_block_is_dropped_and_told(log, kind):
     path.write_bytes(content)
     with LogWriter(log) as writer:
         assert writer.end == len(KEPT)
-        assert ["11 bytes" in text and "goes on with message 3" in text for text in writer.dropped] == [True]
+        assert ["11 bytes" in text and "continues with message 3" in text for text in writer.dropped] == [True]
     assert read_all(log) == KEPT
 
 

@@ -45,10 +45,10 @@ def in_words(texts):
     """Return the indices that are said to be lost."""
     lost = set()
     for text in texts:
-        if found := re.search(r"without message (\d+) which", text):
+        if found := re.search(r"without message (\d+) that", text):
             lost.add(int(found[1]))
         else:
-            number, first, last = re.search(r"without (\d+) messages, (\d+) to (\d+), which", text).groups()
+            number, first, last = re.search(r"without (\d+) messages, (\d+) to (\d+), that", text).groups()
             assert int(number) == int(last) - int(first) + 1
             lost |= set(range(int(first), int(last) + 1))
     return lost
@@ -74,7 +74,7 @@ def test_one_can_go_on_without_what_is_damaged(tmp_path, kind):
     flip(path, path.stat().st_size * 3 // 8)
     before = path.read_bytes()
     (told,) = skip_damaged(tmp_path)
-    assert "goes on without 4 messages, 4 to 7, which cannot be read" in told
+    assert "continues without 4 messages, 4 to 7, that cannot be read" in told
     assert str(tmp_path / "damaged") in told
     assert lost_ranges(tmp_path) == [(4, 8)]
     kept = (tmp_path / "damaged" / f"4-8.{kind}").read_bytes()
@@ -107,7 +107,7 @@ def test_a_segment_that_is_gone_can_be_gone_without(tmp_path):
     fill(tmp_path, [3, 3, 3], segment_bytes=1)
     segment_paths(tmp_path, 3).unlink()
     (told,) = skip_damaged(tmp_path)
-    assert "3 messages, 3 to 5, which cannot be read; nothing is left of them" in told
+    assert "3 messages, 3 to 5, that cannot be read; nothing is left of them" in told
     LogWriter(tmp_path).close()
     assert present(tmp_path) == {index: message(index) for index in (0, 1, 2, 6, 7, 8)}
 

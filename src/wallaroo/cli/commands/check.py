@@ -29,7 +29,7 @@ def command(*, module: str, arguments: tuple[str, ...]) -> None:
     wallaroo check word_count --in 127.0.0.1:7010 --out 127.0.0.1:7002
 
     A hint points out a comparison of bytes with text in a decoder, as programs from Python 2 have them: it is never
-    true in Python 3. Hints are no mistakes.
+    true in Python 3. Hints are not mistakes.
 
     The exit code is 0 if there are no mistakes, otherwise 1.
     """  # noqa: D301 - click wants the real character.

@@ -58,7 +58,9 @@ def command() -> None:
 @filter_options
 @click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
 @click.option("--last", type=click.IntRange(1), metavar="N", help=f"Only the newest N. In a table: {_LAST}.")
-@click.option("--json", "as_json", is_flag=True, help="Print each as a JSON object on a line, with all that is known.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print each as a JSON object on a line, with everything that is known."
+)
 def list_letters(  # noqa: PLR0913 - one argument for each option
     *,
     resilience_dir: Path | None,
@@ -129,11 +131,11 @@ def _position(letter: Letter) -> str:
 @command.command("show")
 @home_options
 @click.argument("letter_id", metavar="ID")
-@click.option("--json", "as_json", is_flag=True, help="All that is known, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Everything that is known, as JSON.")
 def show(
     *, resilience_dir: Path | None, application: str | None, name: str | None, letter_id: str, as_json: bool
 ) -> None:
-    """Show all that is known of one dead letter.
+    """Show everything that is known about one dead letter.
 
     The first few characters of its ID are enough. To show the message as an object, modules of the application may
     have to be imported.
@@ -149,13 +151,12 @@ def show(
             click.echo(json.dumps({**letter, "state": box.state(letter)}, indent=2))
             return
         message, size = _message_text(letter, box), len(payload_of(letter))
-        step = letter["step"] + (f" ({letter['place']})" if letter.get("place", "").startswith("step") else "")
         facts = {
             "id": letter["id"],
             "state": box.state(letter),
             "time": _time(letter),
             "pipeline": letter["pipeline"],
-            "step": step,
+            "step": _step(letter),
             "key": letter.get("key"),
             "from": origin_in_words(letter),
             "replay of": letter.get("replay_of"),
@@ -167,6 +168,23 @@ def show(
         click.echo(f"\n{visible(message)}\n\n{visible(letter['traceback'])}")
         if reason := not_replayable(letter):
             click.echo("\n" + _for_screen(f"It cannot be replayed: {reason}."))
+
+
+def _step(letter: Letter) -> str:
+    """Return the step that failed, and which one it is.
+
+    >>> _step({"step": "clean", "place": "step 3", "path": {"before": ["split", "count"]}})
+    'clean (step 3, behind split, count)'
+    >>> _step({"step": "encoder", "place": "encoder 1", "path": {"name": "alarms"}})
+    'encoder (of the sink alarms)'
+    """
+    place, path = letter.get("place", ""), letter.get("path") or {}
+    if place.startswith("encoder") and path:
+        return f"{letter['step']} (of the sink {path['name'] or ', '.join(path['after'])})"
+    if not place.startswith("step"):
+        return str(letter["step"])
+    before = f", behind {', '.join(path['before'])}" if path.get("before") else ""
+    return f"{letter['step']} ({place}{before})"
 
 
 def _show_fact(fact: str, value: str) -> None:
@@ -233,7 +251,7 @@ def replay(  # noqa: PLR0913 - one argument for each option
 ) -> None:
     """Process the messages of dead letters again, each once, beginning at the step that failed.
 
-    Do so when the program is corrected. A running application takes them at once; otherwise it takes them when it
+    Use it once the program is fixed. A running application takes them at once; otherwise it takes them when it
     starts. A message that fails again becomes a new dead letter.
 
     \b
@@ -244,7 +262,7 @@ def replay(  # noqa: PLR0913 - one argument for each option
     chosen = Filter(**wanted)
     if bool(ids) + bool(everything or chosen) != 1:
         raise click.UsageError(
-            "Name the dead letters to replay: IDs, or --all, or --pipeline, --step, --error, --since, --before."
+            "Specify the dead letters to replay: IDs, or --all, or --pipeline, --step, --error, --since, --before."
         )
     with plain_errors():
         box = DeadLetterQueries.of(resilience_dir, application, name)
@@ -290,7 +308,7 @@ def delete(  # noqa: PLR0913 - one argument for each option
     chosen = Filter(**wanted)
     if bool(ids) + bool(everything or chosen or state) != 1:
         raise click.UsageError(
-            "Name the dead letters to delete: IDs, or --all, or --pipeline, --step, --error, --since, --before, "
+            "Specify the dead letters to delete: IDs, or --all, or --pipeline, --step, --error, --since, --before, "
             "--state."
         )
     with plain_errors():

@@ -27,7 +27,7 @@ _FILES = {
 @click.command()
 @click.argument("name", metavar="NAME")
 def command(*, name: str) -> None:
-    """Make the folder NAME with a small application, its test and a README that says how to run it.
+    """Create the folder NAME with a small application, its test and a README that says how to run it.
 
     NAME is also the name of the module, so it consists of letters, digits and underscores.
 
@@ -48,7 +48,7 @@ def command(*, name: str) -> None:
         f"\nNext:\n  cd {name}"
         f"\n  {'python -m pytest':<{len(check)}}  run the test, without Spark"
         f"\n  {check}  draw the application"
-        "\nREADME.md tells how to run it."
+        "\nREADME.md explains how to run it."
     )
 
 

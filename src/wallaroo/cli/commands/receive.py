@@ -126,7 +126,7 @@ class Receiver:
         except BlockingIOError:
             return
         except OSError as error:
-            self._warn(f"a sender broke its connection off: {(error.strerror or str(error)).lower()}")
+            self._warn(f"a sender broke its connection: {(error.strerror or str(error)).lower()}")
             size = 0
         try:
             if size:
@@ -227,7 +227,7 @@ def command(  # noqa: PLR0913 - one argument for each option.
 ) -> None:
     """Listen on an address and print what is received. Port 0 stands for any free port.
 
-    Ctrl-C ends it, or what the options name. Without a framing, lines of several senders may be mixed.
+    It stops at Ctrl-C, or at a limit that the options set. Without a framing, lines of several senders may be mixed.
 
     \b
     wallaroo receive 127.0.0.1:7002
@@ -263,7 +263,7 @@ def command(  # noqa: PLR0913 - one argument for each option.
     if not quiet:
         _report(receiver.tally, "message" if chosen else "line")
         if blocks and blocks.repeats:
-            screen.say(f"dropped what had come before: {plural(blocks.repeats, 'time')}")
+            screen.say(f"dropped blocks that were received before: {plural(blocks.repeats, 'time')}")
 
 
 def _ignore(_data: Data) -> None:

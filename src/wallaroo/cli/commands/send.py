@@ -56,7 +56,9 @@ def send(
             tally.bytes += written
             tally.messages += sum(end <= written for end in accumulate(map(len, batch)))
             if isinstance(error, TimeoutError) and wait:
-                raise NotConfirmedError(f"the receiver has taken nothing for {wait:g} s: {_in_doubt(tally)}") from error
+                raise NotConfirmedError(
+                    f"the receiver has accepted nothing for {wait:g} s: {_in_doubt(tally)}"
+                ) from error
             raise _broken(tally) from error
         tally.bytes += written
         tally.messages += len(batch)
@@ -81,7 +83,7 @@ def finish(connection: socket.socket, tally: Tally, *, wait: float | None, on_wa
 
 def _broken(tally: Tally) -> NotConfirmedError:
     return NotConfirmedError(
-        f"the receiver broke the connection off: {_in_doubt(tally)}. An application that closes a connection says why"
+        f"the receiver broke the connection: {_in_doubt(tally)}. An application reports why it closes a connection"
     )
 
 
@@ -103,7 +105,7 @@ def _in_doubt(tally: Tally) -> str:
     type=click.Choice(SEND_FRAMING_NAMES),
     default="u32be",
     show_default=True,
-    help="The header in front of each message, which holds its length. lines: a newline behind each message instead. "
+    help="The header in front of each message, which holds its length. lines: a newline after each message instead. "
     "none: the file is sent as it is.",
 )
 @click.option("--raw", is_flag=True, help="The file has headers already: send it as it is.")
@@ -121,7 +123,7 @@ def _in_doubt(tally: Tally) -> str:
     "--wait",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="Give up when the receiver has taken nothing, or has not confirmed, for this long. 0: do not wait for the "
+    help="Give up when the receiver has accepted nothing, or has not confirmed, for this long. 0: do not wait for the "
     "confirmation. Default: no limit.",
 )
 @click.option("--quiet", is_flag=True, help="Show nothing but errors.")

@@ -144,8 +144,8 @@ class ReplaySource(PulledIntake):
         if not self._told.issuperset(lines):
             self._told.update(lines)
             self._notice(
-                f"Damaged lines in {self._queue.path} are passed over: {', '.join(map(str, lines))}. The dead letters "
-                f"that waited there are not replayed; give them back once more (wallaroo dead-letters replay)."
+                f"Damaged lines in {self._queue.path} are skipped: {', '.join(map(str, lines))}. The dead "
+                f"letters queued there are not replayed; queue them again (wallaroo dead-letters replay)."
             )
 
 

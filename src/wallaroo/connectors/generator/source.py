@@ -41,7 +41,7 @@ class Generator(PulledIntake):
         except Exception as error:  # noqa: BLE001 - user code
             self._notice(
                 f"The generator of {self._log.name!r} failed with {type(error).__name__}: {error}. "
-                "It makes no more values; the application goes on with those it made."
+                "It generates no more values; the application continues with those it has generated."
             )
 
     async def _continue_from(self, value: Any) -> Any:

@@ -14,7 +14,7 @@ from struct import Struct
 
 from wallaroo.connectors.output_block import OutputBlock
 from wallaroo.connectors.tcp.sink import TcpSink
-from wallaroo.notices import Notice, ThrottledNotice
+from wallaroo.notices import REPORT_AGAIN_SECONDS, Condition, Notice
 
 _TIMEOUT_SECONDS = 10.0
 _ENDED = "it closed the connection without confirming the block"
@@ -26,7 +26,7 @@ class ConfirmedTcpSink(TcpSink):
     def __init__(self, host: str, port: int, stopping: threading.Event, notice: Notice, *, application: str) -> None:
         super().__init__(host, port, stopping, notice)
         self._stream = stream_id(application, self.name)
-        self._unconfirmed = ThrottledNotice(notice)
+        self._unconfirmed = Condition(notice, interval=REPORT_AGAIN_SECONDS)
 
     def _transmit(self, connection: socket.socket, block: OutputBlock) -> None:
         header = HEADER.pack(MAGIC, self._stream, block.number, block.size)
@@ -35,7 +35,7 @@ class ConfirmedTcpSink(TcpSink):
         [number] = ANSWER.unpack(self._answer(connection))
         if number != block.number:
             raise ConnectionError(f"it confirmed {number} instead of block {block.number}")
-        self._unconfirmed.is_over(f"The receiver at {self.name} has confirmed the block.")
+        self._unconfirmed.end(f"The receiver at {self.name} has confirmed the block.")
 
     def _answer(self, connection: socket.socket) -> bytes:
         answer = b""
@@ -46,7 +46,7 @@ class ConfirmedTcpSink(TcpSink):
             except TimeoutError:
                 self._give_up_if_stuck(progress)
                 if time.monotonic() - progress > _TIMEOUT_SECONDS:
-                    self._unconfirmed.begins(
+                    self._unconfirmed.begin(
                         f"The receiver at {self.name} was sent a block {_TIMEOUT_SECONDS:g} seconds ago and has not "
                         "confirmed it. Is it one for --effectively-once?"
                     )

@@ -18,7 +18,7 @@ from wallaroo.backoff import Backoff
 from wallaroo.connectors.base import StoppedError
 from wallaroo.connectors.output_block import Body, OutputBlock
 from wallaroo.connectors.tcp.sockets import dial, raise_if_broken, unacknowledged
-from wallaroo.notices import Notice, ThrottledNotice
+from wallaroo.notices import REPORT_AGAIN_SECONDS, Condition, Notice
 
 _FIRST_RETRY_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 5.0
@@ -35,8 +35,8 @@ class TcpSink:
         self.name = f"{host}:{port}"
         self._address = (host, port)
         self._stopping = stopping
-        self._missing = ThrottledNotice(notice)
-        self._broken = ThrottledNotice(notice)
+        self._missing = Condition(notice, interval=REPORT_AGAIN_SECONDS)
+        self._broken = Condition(notice, interval=REPORT_AGAIN_SECONDS)
         self._interrupted = False
         """Whether the receiver was disconnected in this run, and may have lost bytes that it had not read."""
         self._socket: socket.socket | None = None
@@ -56,7 +56,7 @@ class TcpSink:
         except StoppedError:
             block.resend()
             raise
-        self._broken.is_over(f"The receiver at {self.name} is back; the block was sent again.")
+        self._broken.end(f"The receiver at {self.name} is back; the block was sent again.")
 
     def _attempt(self, block: OutputBlock) -> bool:
         """Send a block on the existing connection, or a new one; return whether it has been delivered."""
@@ -68,7 +68,7 @@ class TcpSink:
         except OSError as error:
             self._drop()
             self._interrupted = True
-            self._broken.begins(
+            self._broken.begin(
                 f"Lost the receiver at {self.name} ({_reason(error)}); the whole block is sent again when it is back."
             )
             return False
@@ -110,11 +110,11 @@ class TcpSink:
             except OSError as error:
                 self._interrupted = True
                 if not self._broken.present:
-                    self._missing.begins(
-                        f"Waiting for a receiver at {self.name} ({_reason(error)}); trying again until it is there."
+                    self._missing.begin(
+                        f"Waiting for a receiver at {self.name} ({_reason(error)}); retrying until it is available."
                     )
                 self._stopping.wait(backoff.next())
-        self._missing.is_over(f"Connected to the receiver at {self.name}.")
+        self._missing.end(f"Connected to the receiver at {self.name}.")
         return self._socket
 
     def _open(self) -> socket.socket:

@@ -8,8 +8,8 @@ import socket
 import struct
 import sys
 
-from wallaroo.channels import enable_keepalive
 from wallaroo.errors import AddressError
+from wallaroo.process_sockets import enable_keepalive
 
 
 def open_sockets(pipeline: str, host: str, port: int) -> list[socket.socket]:

@@ -6,13 +6,13 @@ import asyncio
 import select
 from typing import TYPE_CHECKING, Any
 
+from wallaroo.connectors.tcp.closed_connections import ClosedConnections
 from wallaroo.connectors.tcp.sockets import open_sockets
 from wallaroo.connectors.tcp.source_connection import Connection
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.framing import Framer, FramingError, LineFramer, framer_for
 from wallaroo.ingress.limits import ACCEPTED_AT_ONCE
 from wallaroo.introspection import instance_of
-from wallaroo.notices import ConnectionSummary
 from wallaroo.sizes import plural
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class TcpSource:
         self._limits = context.limits
         self._unfinished = context.unfinished
         self._notice = context.notice
-        self._closings = ConnectionSummary(log.name, context.notice)
+        self._closings = ClosedConnections(log.name, context.notice)
         self._look_for_stuck: asyncio.TimerHandle | None = None
         self._servers: list[asyncio.Server] = []
         self._open: set[Connection] = set()
@@ -75,12 +75,12 @@ class TcpSource:
         stuck = [(each.peer, why) for each in self._open if (why := each.stuck_for(STUCK_SECONDS)) is not None]
         for peer, why in stuck[:_STUCK_TOLD_AT_ONCE]:
             self._notice(
-                f"The connection from {peer} to {self._log.name!r} is inside a message, and nothing has come for "
-                f"{STUCK_SECONDS:.0f} s: {why}"
+                f"The connection from {peer} to {self._log.name!r} is inside a message, and nothing has been received "
+                f"for {STUCK_SECONDS:.0f} s: {why}"
             )
         if more := len(stuck[_STUCK_TOLD_AT_ONCE:]):
             connections = "connection is" if more == 1 else "connections are"
-            self._notice(f"And {more:,} more {connections} in the same way inside a message to {self._log.name!r}.")
+            self._notice(f"And {more:,} more {connections} also stuck inside a message to {self._log.name!r}.")
         self._look_for_stuck = asyncio.get_running_loop().call_later(STUCK_SECONDS / 4, self._tell_stuck)
 
     @property
@@ -117,7 +117,7 @@ class TcpSource:
         """Take note that a connection is closed, and tell if it was closed inside a message."""
         self._open.discard(connection)
         if connection.pending:
-            self._closings.tell(
+            self._closings.add(
                 connection.peer,
                 "inside a message",
                 f" inside a message: {plural(connection.pending, 'byte')} of an unfinished message were dropped.",
@@ -125,7 +125,7 @@ class TcpSource:
 
     def refused(self, connection: Connection, kind: str, reason: str) -> None:
         """Tell why a connection is closed."""
-        self._closings.tell(connection.peer, kind, reason)
+        self._closings.add(connection.peer, kind, reason)
 
     def hold(self) -> None:
         """Read nothing more; TCP holds the senders back."""

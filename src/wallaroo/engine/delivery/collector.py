@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wallaroo.channels import MAX_UNAUTHENTICATED, format_address, listen, parse_address, set_no_delay
 from wallaroo.engine.delivery.worker_deaths import Death, WorkerDeaths
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.failure_kinds import Failure, Kind
@@ -21,6 +20,7 @@ from wallaroo.engine.state_heads import BucketName, StoredHead
 from wallaroo.engine.transport.crash_notes import Note, take_note
 from wallaroo.engine.transport.dead_letter_record import Letter
 from wallaroo.engine.transport.task_channel import DONE, ENOUGH, FAILED, OUTPUT, SAVED, read_frame, read_hello
+from wallaroo.process_sockets import MAX_UNAUTHENTICATED, format_address, listen, parse_address, set_no_delay
 
 
 class Expected(NamedTuple):

@@ -8,7 +8,6 @@ import json
 import os
 import secrets
 import threading
-import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import BinaryIO
 from wallaroo.engine.transport.dead_letter_record import Letter, described
 from wallaroo.errors import WallarooError
 from wallaroo.files import Replacement, replacement_of, reserve
-from wallaroo.notices import Notice
+from wallaroo.notices import Notice, Throttle
 from wallaroo.sizes import plural
 
 _SUMMARY_SECONDS = 10.0
@@ -56,22 +55,19 @@ class DeadLetterFile:
         repeated = self._kinds.get(kind)
         if repeated is None:
             where = f"Pipeline {record['pipeline']!r}, step {record['step']!r}"
-            self._kinds[kind] = _Repeated(where, time.monotonic())
-            self._notice(f"{described(record)}\nThe message is kept in {self._path}; the application goes on.")
+            self._kinds[kind] = _Repeated(where)
+            self._notice(f"{described(record)}\nThe message is kept in {self._path}; the application continues.")
             return
-        repeated.unreported += 1
+        repeated.times.add()
         repeated.error = record["error"]
 
     def sum_up(self, *, all_of_them: bool = False) -> None:
         """Report how often errors were repeated, for each kind at most every few seconds."""
-        now = time.monotonic()
         with self._reporting:
             for repeated in self._kinds.values():
-                due = now - repeated.reported_at >= _SUMMARY_SECONDS
-                if repeated.unreported and (due or all_of_them):
-                    self._notice(f"{repeated.where}: {repeated.error} — {plural(repeated.unreported, 'more time')}.")
-                    repeated.reported_at = now
-                    repeated.unreported = 0
+                times = repeated.times
+                if times.is_due or (times.unreported and all_of_them):
+                    self._notice(f"{repeated.where}: {repeated.error} — {plural(times.take(), 'more time')}.")
 
     def close(self) -> None:
         """Report what has not been reported yet."""
@@ -79,11 +75,13 @@ class DeadLetterFile:
 
 
 class _Repeated:
-    def __init__(self, where: str, now: float) -> None:
+    """An error after it was reported in full: how often it has occurred since then."""
+
+    def __init__(self, where: str) -> None:
         self.where = where
-        self.reported_at = now
-        self.unreported = 0
         self.error = ""
+        self.times = Throttle(_SUMMARY_SECONDS)
+        self.times.take()
 
 
 def _line(record: Letter) -> str:

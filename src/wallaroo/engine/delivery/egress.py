@@ -12,8 +12,8 @@ from wallaroo.connectors.registry import sink_kind
 from wallaroo.engine.delivery.collector import Collector, Epoch, Expected
 from wallaroo.engine.delivery.dead_letter_file import DeadLetterFile
 from wallaroo.engine.delivery.error_policy import ErrorPolicy, OnError
+from wallaroo.engine.delivery.ingress_feedback import Progress
 from wallaroo.engine.delivery.ledger import Ledger, Part
-from wallaroo.engine.delivery.progress import Progress
 from wallaroo.engine.delivery.unlisted_keys import UnlistedKeys
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home

@@ -71,9 +71,7 @@ class ErrorPolicy:
         )
 
 
-_WAY_ON = (
-    "Nothing of this counts as processed: when the program is mended, the same command goes on with these messages."
-)
+_WAY_ON = "None of this counts as processed: once the program is fixed, the same command continues with these messages."
 
 
 def _stop(text: str) -> NoReturn:

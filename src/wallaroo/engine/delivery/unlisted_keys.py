@@ -1,31 +1,20 @@
-"""States that were made for keys that the application had not listed: counted, and told now and then."""
+"""Counts states that were made for keys that the application had not listed, and reports them with throttling."""
 
 from __future__ import annotations
 
 import json
 import threading
-import time
-from dataclasses import dataclass
 
 from wallaroo.connectors.output_block import Body
-from wallaroo.notices import Notice
-
-_TELL_AGAIN_SECONDS = 60.0
-
-
-@dataclass
-class _Made:
-    number: int
-    example: str
-    told: int = 0
-    told_at: float = float("-inf")
+from wallaroo.notices import REPORT_AGAIN_SECONDS, Notice, Throttle
+from wallaroo.sizes import plural
 
 
 class UnlistedKeys:
-    """Tells of each state how many objects were made for such keys.
+    """Reports for each state how many objects were made for such keys.
 
-    The first are told at once. After that a state is told again when there are twice as many, once a minute at the
-    most: a program with ever new keys is not to fill the screen.
+    The first are reported at once. After that a state is reported again when there are twice as many, at most once a
+    minute: a program with ever new keys must not fill the screen.
     """
 
     def __init__(self, notice: Notice) -> None:
@@ -34,30 +23,40 @@ class UnlistedKeys:
         self._adding = threading.Lock()
 
     def add(self, body: Body) -> None:
-        """Take the content of a chunk: by state, how many were made, and one of the keys."""
+        """Add the content of a chunk: by state, how many were made, and one of the keys."""
         with self._adding:
             for state, (number, example) in json.loads(bytes(body)).items():
-                self._made.setdefault(state, _Made(0, example)).number += number
+                self._made.setdefault(state, _Made(example)).add(number)
 
     def sum_up(self) -> None:
-        """Tell what is due."""
-        now = time.monotonic()
+        """Report what is due."""
         with self._adding:
             for state, made in self._made.items():
-                if made.number >= max(1, 2 * made.told) and now - made.told_at >= _TELL_AGAIN_SECONDS:
-                    made.told_at = now
-                    self._tell(state, made)
+                if made.is_due and made.have_doubled:
+                    self._report(state, made)
 
     def close(self) -> None:
-        """Tell what has not been told yet."""
+        """Report what has not been reported yet."""
         with self._adding:
             for state, made in self._made.items():
-                if made.number > made.told:
-                    self._tell(state, made)
+                if made.unreported:
+                    self._report(state, made)
 
-    def _tell(self, state: str, made: _Made) -> None:
-        states = "1 state" if made.number == 1 else f"{made.number:,} states"
+    def _report(self, state: str, made: _Made) -> None:
+        is_first = made.take() == made.total
+        states = plural(made.total, "state")
         text = f"State {state!r}: made {states} for keys that were not listed, such as {made.example}, in this run."
         remedy = " With --strict-keys, their messages become dead letters instead."
-        self._notice(text if made.told else text + remedy)
-        made.told = made.number
+        self._notice(text + remedy if is_first else text)
+
+
+class _Made(Throttle):
+    """How many objects of a state were made, and for which key, for example."""
+
+    def __init__(self, example: str) -> None:
+        super().__init__(REPORT_AGAIN_SECONDS)
+        self.example = example
+
+    @property
+    def have_doubled(self) -> bool:
+        return self.total >= 2 * (self.total - self.unreported)

@@ -62,6 +62,6 @@ def _address_towards(master: str) -> str:
             return str(way.getsockname()[0])
     except OSError as error:
         raise AddressError(
-            f"It is not known by which address the workers of {master} reach this machine ({error.strerror or error}). "
-            f"Say it: --spark-conf {_HOST}=ADDRESS."
+            f"The address at which the workers of {master} reach this machine is not known "
+            f"({error.strerror or error}). Set it: --spark-conf {_HOST}=ADDRESS."
         ) from error

@@ -96,8 +96,8 @@ def cannot_go_on(reason: str, home: Home) -> WallarooError:
     """Return the error that ends a run."""
     reason = reason.replace(str(home.for_spark), str(home.path))
     return WallarooError(
-        f"The application cannot go on: {reason.rstrip('.')}.\n"
-        "What was accepted is kept: once the cause is gone, the same command goes on from there.\n"
+        f"The application cannot continue: {reason.rstrip('.')}.\n"
+        "Accepted messages are kept: once the cause is fixed, the same command resumes from there.\n"
         f"Spark's log: {home.spark_log}"
     )
 
@@ -118,8 +118,8 @@ def translate_spark_errors(home: Home) -> Iterator[None]:
         if not str(error.filename).startswith((str(home.path), str(home.for_spark))):
             raise
         raise DirectoryError(
-            f"The directory {home.path} cannot be used: {error.filename}: {error.strerror}. Mend that, or choose "
-            "another one with --resilience-dir."
+            f"The directory {home.path} cannot be used: {error.filename}: {error.strerror}. Fix that, or "
+            "choose another one with --resilience-dir."
         ) from error
 
 
@@ -135,7 +135,7 @@ def jvm_exit_reason(home: Home) -> str:
     except (AttributeError, subprocess.TimeoutExpired):
         return _GONE
     if status == -signal.SIGKILL:
-        return f"{_GONE}: it was killed, by somebody or, for lack of memory, by the system"
+        return f"{_GONE}: it was killed by a user, or by the system for lack of memory"
     return f"{_GONE}, with {signal.Signals(-status).name if status < 0 else f'exit code {status}'}"
 
 
@@ -143,7 +143,7 @@ _MORE = "Give it more, for example --spark-conf spark.driver.memory=2g"
 
 _WORDS = {
     r"OutOfMemoryError: unable to create|Cannot create worker GC thread": (
-        "the system lets it start no more threads; raise the limit on processes (ulimit -u)"
+        "the system does not allow it to start more threads; raise the limit on processes (ulimit -u)"
     ),
     r"OutOfMemoryError: (?:Java heap space|GC overhead|Metaspace|Requested array|Cannot reserve)": (
         f"Spark has used up the memory that it was given (spark.driver.memory). {_MORE}"
@@ -163,10 +163,10 @@ _WORDS = {
         r"--spark-conf \2=\1 is not what Spark expects there: \3"
     ),
     r"(?:ClassNotFoundException|NoClassDefFoundError): ([\w.$/]+)": (
-        r"Spark knows no class \1. If a setting names it, check --spark-conf"
+        r"Spark cannot find the class \1. If a setting names it, check --spark-conf"
     ),
     r"ExecutorLostFailure \(executor (\S+) [^)]*\) Reason: ([^\n]*)": r"executor \1 of the cluster has ended (\2)",
-    r"All masters are unresponsive": "the Spark master no longer answers. Start it again, or check what --master says",
+    r"All masters are unresponsive": "the Spark master no longer answers. Start it again, or check --master",
 }
 
 _JAVA_CLASS = re.compile(r"^(?:[a-z]\w*\.)+\w*(?:Exception|Error): (?=\S)")

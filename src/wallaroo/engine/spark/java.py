@@ -43,7 +43,7 @@ def java_home(cache: Path, notice: Callable[[str], None] = lambda _text: None) -
         if version is not None and version >= OLDEST:
             found = str(candidate)
             break
-        why = f"is Java {version}" if version is not None else "has no Java that runs"
+        why = f"is Java {version}" if version is not None else "has no working Java"
         refused[name] = f"{name} ({candidate}) {why}"
     else:
         found = str(_bundled(cache, refused.values()))

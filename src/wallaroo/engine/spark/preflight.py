@@ -33,14 +33,14 @@ def check_settings(conf: Mapping[str, str]) -> None:
     >>> check_settings({"spark.task.maxFailures": "4"})
     Traceback (most recent call last):
         ...
-    wallaroo.errors.SparkStartError: --spark-conf spark.task.maxFailures cannot be chosen: messages are processed as ...
+    wallaroo.errors.SparkStartError: --spark-conf spark.task.maxFailures cannot be set: messages are processed as ...
     """
     if "spark.master" in conf:
         raise SparkStartError(f"--spark-conf spark.master: write --master {conf['spark.master']} instead.")
     if taken := sorted(conf.keys() & (REAL_TIME | ON_ONE_MACHINE | ON_A_CLUSTER).keys()):
         raise SparkStartError(
-            f"--spark-conf {taken[0]} cannot be chosen: messages are processed as they arrive only with the value that "
-            "it has here. Leave it out."
+            f"--spark-conf {taken[0]} cannot be set: messages are processed as they arrive only with the "
+            "value that Wallaroo sets. Leave it out."
         )
 
 
@@ -63,9 +63,7 @@ def check_master(url: str) -> None:
         else:
             return
     if failures:
-        raise SparkStartError(
-            f"No Spark master answers at {url} ({'; '.join(failures)}). Start it, or check what --master says."
-        )
+        raise SparkStartError(f"No Spark master answers at {url} ({'; '.join(failures)}). Start it, or check --master.")
 
 
 def _masters(url: str) -> Iterator[tuple[str, int]]:
@@ -90,12 +88,12 @@ def check_packages() -> None:
     for package in _NEEDED:
         if _place(package) is None:
             raise SparkStartError(
-                f"The package {package} is not installed in this Python. Write: pip install --force-reinstall "
-                "wallaroo-spark, which brings all that is needed."
+                f"The package {package} is not installed in this Python. Run: pip install --force-reinstall "
+                "wallaroo-spark, which installs everything that is needed."
             )
     if not _is_ours(found := _pyspark_version()):
         raise SparkStartError(
-            f"pyspark {found} is installed, and this release needs {SPARK}. Write: pip install 'pyspark=={SPARK}.*'"
+            f"pyspark {found} is installed, and this release needs {SPARK}. Run: pip install 'pyspark=={SPARK}.*'"
         )
     if home := os.environ.get("SPARK_HOME"):
         _check_spark_home(Path(home))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.directory.safe_paths import safe_path
+from wallaroo.engine.directory.quote_free_paths import safe_path
 from wallaroo.engine.spark.class_data_archive import ClassDataArchive
 from wallaroo.engine.spark.error_messages import cause, jvm_exit_reason, known_cause, without_java
 from wallaroo.engine.spark.jvm_classes import load_classes
@@ -183,7 +183,7 @@ def _session(settings: dict[str, str], home: Home, jvm: Jvm, cache: Path | None,
     except Exception as error:
         raise SparkStartError(
             f"Spark could not be started: {_why(home, error).rstrip('.')}.\n"
-            f"All that it said is in {home.spark_log.parent}."
+            f"Its full output is in {home.spark_log.parent}."
         ) from error
     finally:
         # Spark's handler would cancel the query on Ctrl-C, but the blocks in flight have to be finished.
@@ -293,7 +293,7 @@ def _why(home: Home, error: Exception) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip() and "/bin/spark-class: line" not in line]
     telling = [line for line in lines if re.search(r"Exception|Error|Could not|Invalid", line)]
     if not lines:
-        return "its process ended without a word. Perhaps the machine has too little memory"
+        return "its process ended without any output. Perhaps the machine has too little memory"
     return without_java((telling or lines)[0].removeprefix('Exception in thread "main" ').removeprefix("Error: "))
 
 

@@ -85,5 +85,5 @@ def _too_few(found: int, stages: int, tasks: int, fits: int) -> str:
     way_out = f"start with --worker-count {fits}" if fits else "stop what else runs there"
     return (
         f"The cluster has too few cores: this application needs {stages * tasks} of them at the same time ({each} with "
-        f"{workers}), and {found} {'is' if found == 1 else 'are'} there for it. Give the cluster more, or {way_out}."
+        f"{workers}), and {found} {'is' if found == 1 else 'are'} available to it. Give the cluster more, or {way_out}."
     )

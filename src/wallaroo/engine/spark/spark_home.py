@@ -12,8 +12,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from wallaroo.engine.directory.quote_free_paths import is_safe_path
 from wallaroo.engine.directory.run_folder import short_users_folder
-from wallaroo.engine.directory.safe_paths import is_safe_path
 from wallaroo.notices import Notice
 from wallaroo.path_trust import untrusted_reason
 
@@ -70,5 +70,8 @@ def spark_home(installed: Path, cache: Path | None, notice: Notice) -> Path:
     except OSError:
         is_sound = False
     if not is_sound:
-        notice(f"{home} is not as Wallaroo has made it, and not used. Starts take longer until you delete it.")
+        notice(
+            f"{home} has been changed since Wallaroo created it, and is not used. Starts take longer until you delete "
+            "it."
+        )
     return home if is_sound else installed

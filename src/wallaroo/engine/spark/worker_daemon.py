@@ -13,7 +13,8 @@ import os
 import sys
 from importlib import import_module
 
-_IMPORTED = ("pyarrow", "pyspark.worker", "wallaroo.engine.stages.tasks")
+_IMPORTED = ("pyarrow", "pandas", "pyspark.worker", "wallaroo.engine.stages.tasks")
+"""PySpark imports pandas for the first task of a worker."""
 
 
 def main() -> None:

@@ -140,8 +140,9 @@ def _add_unimported(files: dict[str, Path], program: ModuleType, roots: list[Pat
             left_out.append(path.stem)
     if left_out:
         notice(
-            f"Not sent to the workers: {', '.join(left_out[:_NAMED])}{' and others' * (len(left_out) > _NAMED)}, for "
-            f"there is too much beside {program.__name__}. Import what steps need at the beginning of the program."
+            f"Not sent to the workers: {', '.join(left_out[:_NAMED])}{' and others' * (len(left_out) > _NAMED)}, "
+            f"because there is too much beside {program.__name__}. Import what steps need at the beginning of the "
+            "program."
         )
 
 

@@ -14,12 +14,12 @@ from contextlib import suppress
 from struct import Struct
 from typing import Any, NamedTuple
 
-from wallaroo.channels import HELLO_TIMEOUT_SECONDS, dial, receive_exactly
 from wallaroo.connectors.output_block import Body
 from wallaroo.engine.failure_kinds import failure_of
 from wallaroo.engine.state_heads import BucketName, StoredHead
 from wallaroo.engine.transport.crash_notes import NO_CARE, Care
 from wallaroo.engine.transport.dead_letter_record import Letter
+from wallaroo.process_sockets import HELLO_TIMEOUT_SECONDS, dial, receive_exactly
 
 FRAME = Struct("<BqI")
 HELLO, OUTPUT, SAVED, FAILED, DONE, ENOUGH = range(6)

@@ -87,7 +87,7 @@ class LogCorruptError(WallarooError):
     """A requested part of a log is damaged or missing."""
 
 
-REMEDY = "Restore the log from a copy, or go on without these messages: --skip-damaged keeps what is left of them."
+REMEDY = "Restore the log from a copy, or continue without these messages: --skip-damaged keeps what is left of them."
 
 
 def damaged_messages(data: Path, first: int, end: int) -> LogCorruptError:

@@ -131,6 +131,6 @@ def _repair(directory: Path, start: int, committed: int, dropped: list[str]) -> 
     if surplus[-1] >= RECORD_SIZE:
         dropped.append(
             f"The last {surplus[0]} bytes of the log {directory} were damaged, as after a power failure, "
-            f"and have been dropped; the log goes on with message {segment.end}."
+            f"and have been dropped; the log continues with message {segment.end}."
         )
     return segment

@@ -64,7 +64,7 @@ def _skip(directory: Path, segment: CheckedSegment, damage: Damage) -> str:
 def _told(directory: Path, first: int, end: int, rest: str) -> str:
     number = end - first
     messages = f"message {first}" if number == 1 else f"{number} messages, {first} to {end - 1},"
-    return f"The log {directory} goes on without {messages} which cannot be read; {rest}."
+    return f"The log {directory} continues without {messages} that cannot be read; {rest}."
 
 
 def _keep_bytes(folder: Path, segment: CheckedSegment, damage: Damage) -> None:
