@@ -70,7 +70,7 @@ def test_a_renamed_class_and_a_new_attribute(tmp_path):
         run = story.start(2)
         assert run.exit_code() == 3, run.output
         assert READY not in run.output
-        assert "Error: State 'totals' was saved with objects of the class versions.Totals, which no longer" in run.output
+        assert "Error: State 'totals' was saved with objects of the class versions.Totals, which no" in run.output
         assert 'write wallaroo.renamed("versions.Totals", NewName) below the class' in run.output
         assert "Traceback" not in run.output
         run.nothing_left()
