@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from wallaroo.connectors.registry import is_sink, sink_kind
@@ -18,6 +18,9 @@ from wallaroo.topology.model import Pipeline, SinkGroup, Target, sink_name
 
 STEP, CHOOSE, ENCODER = "step", "choose", "encoder"
 """The kinds of places, apart from the decoder."""
+
+
+Sides = tuple[list[str], list[str]]
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,11 @@ class Spot:
     """The names of the steps that lead to it."""
     after: tuple[str, ...]
     """The names of the steps and sinks that it leads to; for a sink, its address and encoder."""
+
+    @cached_property
+    def sides(self) -> Sides:
+        """Return the names before and after it in an order of their own: branches may be merged in another one."""
+        return sorted(self.before), sorted(self.after)
 
 
 class NoSpotError(Exception):
@@ -170,11 +178,14 @@ class _Search:
         return [spot for spot in self.alike if self._before(spot) and self._after(spot)]
 
     def _before(self, spot: Spot) -> bool:
-        # Branches may be merged in another order since.
-        return sorted(spot.before) == sorted(self._path["before"])
+        return spot.sides[0] == self._sides[0]
 
     def _after(self, spot: Spot) -> bool:
-        return sorted(spot.after) == sorted(self._path["after"])
+        return spot.sides[1] == self._sides[1]
+
+    @cached_property
+    def _sides(self) -> Sides:
+        return sorted(self._path["before"]), sorted(self._path["after"])
 
 
 _LEVELS: dict[str, Callable[[_Search], list[Spot]]] = {
