@@ -1,0 +1,62 @@
+"""Asks the brokers about a topic: its partitions, and which offsets these have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+_ANSWER_SECONDS = 10.0
+
+
+class TopicOffsets:
+    """The offsets of a topic. Every method raises KafkaException if the brokers do not answer, or refuse."""
+
+    def __init__(self, settings: Mapping[str, Any], topic: str) -> None:
+        self._client = AdminClient({**settings, "error_cb": _ignore})
+        self._topic = topic
+
+    def partitions(self, consumer: Consumer) -> list[int]:
+        """Return the numbers of the partitions."""
+        found = consumer.list_topics(self._topic, timeout=_ANSWER_SECONDS).topics[self._topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        if not found.partitions:
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+        return sorted(found.partitions)
+
+    def earliest(self, lanes: Iterable[int]) -> dict[int, int]:
+        """Return the first offset of each partition that has not been removed."""
+        return self._ask(lanes, OffsetSpec.earliest())
+
+    def latest(self, lanes: Iterable[int]) -> dict[int, int]:
+        """Return the offset after the last one of each partition that can be read: open transactions are left out."""
+        return self._ask(lanes, OffsetSpec.latest())
+
+    def starting(self, lanes: Iterable[int], start: str | datetime) -> dict[int, int]:
+        """Return where to start: at "earliest", at "latest", or with the first message from a time on."""
+        lanes = list(lanes)
+        if start == "earliest":
+            return self.earliest(lanes)
+        latest = self.latest(lanes)
+        if not isinstance(start, datetime):
+            return latest
+        found = self._ask(lanes, OffsetSpec.for_timestamp(int(start.timestamp() * 1000)))
+        # A negative one means that there is none so far.
+        return {lane: offset if offset >= 0 else latest[lane] for lane, offset in found.items()}
+
+    def _ask(self, lanes: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
+        wanted = {TopicPartition(self._topic, lane): spec for lane in lanes}
+        if not wanted:
+            return {}
+        answers = self._client.list_offsets(
+            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_ANSWER_SECONDS
+        )
+        return {each.partition: int(answer.result().offset) for each, answer in answers.items()}
+
+
+def _ignore(_error: KafkaError) -> None:
+    """Ignore errors of the connection: each request reports its own."""
