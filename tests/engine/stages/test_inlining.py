@@ -107,6 +107,49 @@ def made(offset):
     return closure
 
 
+def made_counting():
+    calls = 0
+
+    def closure(number):
+        nonlocal calls
+        calls += 1
+        return number + calls
+
+    return closure
+
+
+def made_recursive():
+    def closure(number):
+        return closure(number - 1) if number else 0
+
+    return closure
+
+
+class Base:
+    def decode(self, data):
+        return data + 1
+
+
+class Derived(Base):
+    def decode(self, data):
+        return super().decode(data)
+
+    def of_class(self, _data):
+        return __class__
+
+    def private(self, data):
+        return data.__secret
+
+
+class MadeInAFunction:
+    def __init__(self, offset):
+        class Inner:
+            def decode(self, data):
+                return data + offset
+
+        self.decode = Inner().decode
+
+
 def counted(function):
     @functools.wraps(function)
     def wrapper(message):
@@ -135,6 +178,12 @@ def decorated(number):
         without_value,
         of_many,
         made(1),
+        made_counting(),
+        made_recursive(),
+        Derived().decode,
+        Derived().of_class,
+        Derived().private,
+        MadeInAFunction(1).decode,
         decorated,
         Codec().salted,
         lambda number: number + 1,

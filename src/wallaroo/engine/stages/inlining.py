@@ -64,7 +64,7 @@ def expression_of(function: Callable[[Any], Any], argument: str, name: Callable[
     rename = _Rename(parameter, argument, plain.__globals__, name)
     try:
         return ast.unparse(rename.visit(result))
-    except (_UnknownNameError, ValueError):  # The latter if Python cannot write an f-string that it can read.
+    except Exception:  # noqa: BLE001 - an unknown name, or an f-string that Python can read but not write
         return None
 
 
@@ -72,15 +72,15 @@ def _definition(function: FunctionType) -> ast.FunctionDef | None:
     """Return the source of a function, if it can be found and is the one that the function was made of."""
     try:
         (found,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
-    except (OSError, TypeError, SyntaxError, ValueError):
+        if not isinstance(found, ast.FunctionDef):
+            return None
+        found.decorator_list.clear()
+        compiled = compile(ast.Module([found], []), "", "exec", dont_inherit=True)
+        codes = (each for each in compiled.co_consts if isinstance(each, CodeType) and each.co_name == found.name)
+        # The file may have been changed since it was imported.
+        return found if _essence(next(codes)) == _essence(function.__code__) else None
+    except Exception:  # noqa: BLE001 - no source, or one that is not valid by itself; a call is always right
         return None
-    if not isinstance(found, ast.FunctionDef):
-        return None
-    found.decorator_list.clear()
-    compiled = compile(ast.Module([found], []), "", "exec", dont_inherit=True)
-    made = next((each for each in compiled.co_consts if isinstance(each, CodeType)), None)
-    # The file may have been changed since it was imported.
-    return found if made is not None and _essence(made) == _essence(function.__code__) else None
 
 
 def _essence(code: CodeType) -> tuple[Any, ...]:
