@@ -181,6 +181,18 @@ class Derived(Base):
         return data.__secret
 
 
+class Calls:
+    def __call__(self, data):
+        return data + 1
+
+    def decode(len, data):  # noqa: A002, N805 - this is what the test is about
+        return len(data)
+
+
+def with_parameter_called_like_a_function(len):  # noqa: A002
+    return len(2)
+
+
 class MadeInAFunction:
     def __init__(self, offset):
         class Inner:
@@ -226,6 +238,8 @@ def decorated(number):
         Derived().decode,
         Derived().of_class,
         Derived().private,
+        Calls().decode,
+        with_parameter_called_like_a_function,
         MadeInAFunction(1).decode,
         decorated,
         Codec().salted,

@@ -102,7 +102,8 @@ def _only_parameter(definition: ast.FunctionDef, *, bound: bool) -> str | None:
     if given.vararg or given.kwarg or given.kwonlyargs or given.defaults:
         return None
     names = [each.arg for each in (*given.posonlyargs, *given.args)]
-    return names[-1] if len(names) == 1 + bound else None
+    # A parameter called `len` is not Python's function.
+    return names[-1] if len(names) == 1 + bound and _FUNCTIONS.isdisjoint(names) else None
 
 
 def _result(definition: ast.FunctionDef) -> ast.expr | None:
