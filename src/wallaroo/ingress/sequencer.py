@@ -20,6 +20,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from wallaroo.ingress.block_sequence import Range, SequencedBlock, SequenceWriter
+from wallaroo.notices import QUIET_SECONDS, Condition, Notice
 
 BLOCK_BYTES = 512 << 10
 """The target size of a block under load: one read of a connection may exceed it."""
@@ -64,13 +65,15 @@ class Sequencer:
         *,
         epoch_seconds: float,
         epoch_bytes: int = EPOCH_BYTES,
-        on_cut_failed: Callable[[OSError], None],
+        notice: Notice,
         on_delivered: Callable[[Range], None] = lambda _: None,
     ) -> None:
         self._sequence = sequence
         self._max_epoch_bytes = epoch_bytes
         self._epoch_seconds = epoch_seconds
-        self._on_cut_failed = on_cut_failed
+        self._notice = notice
+        self._unwritten = Condition(notice, quiet=QUIET_SECONDS)
+        self._unforced = Condition(notice, quiet=QUIET_SECONDS)
         self._on_delivered = on_delivered
         self._waiting: deque[tuple[Range, int]] = deque()
         self._waiting_bytes = 0
@@ -198,14 +201,22 @@ class Sequencer:
             try:
                 await self.force()
             except OSError as error:
-                self._on_cut_failed(error)
+                self._not_synced(error)
+            else:
+                self._unforced.end("The sequence of blocks is synced to the disk again.")
 
     def sync(self) -> None:
         """Sync the sequence to disk."""
         try:
             self._sequence.sync()
         except OSError as error:
-            self._on_cut_failed(error)
+            self._not_synced(error)
+
+    def _not_synced(self, error: OSError) -> None:
+        self._unforced.begin(
+            f"The sequence of blocks could not be synced to the disk: {error.strerror}. It is retried; until then a "
+            "power failure could lose the order of what was received since, and outputs could be repeated."
+        )
 
     def close(self) -> None:
         """Sync the sequence to disk and close it; no more blocks are handed out."""
@@ -217,7 +228,9 @@ class Sequencer:
         try:
             self._sequence.close(self.handed_out)
         except OSError as error:
-            self._on_cut_failed(error)
+            self._notice(f"The sequence of blocks could not be synced to the disk at the end: {error.strerror}.")
+        self._unwritten.close()
+        self._unforced.close()
 
     def _pump(self) -> None:
         """Hand out all blocks that may be handed out now, and schedule the next call if necessary."""
@@ -277,9 +290,10 @@ class Sequencer:
             block = self._sequence.append(time.time_ns(), size, tuple(each for each, _ in taken))
         except OSError as error:
             self._waiting.extendleft(reversed(taken))
-            self._on_cut_failed(error)
+            self._unwritten.begin(f"The sequence of blocks cannot be written: {error.strerror}. It is retried.")
             self._try_again_later(tick=not taken)
             return
+        self._unwritten.end("The sequence of blocks can be written again.")
         self._waiting_bytes -= size
         self._last_cut = time.monotonic()
         if block.number == self._next:
