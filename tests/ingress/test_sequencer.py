@@ -463,3 +463,58 @@ def test_a_sequence_that_cannot_be_forced_to_the_disk_is_told_in_words_of_its_ow
         assert notices[1:] == ["The sequence of blocks is synced to the disk again."]
 
     asyncio.run(test())
+
+
+def _only_segment(folder: Path) -> Path:
+    (segment,) = folder.glob("*.sequence")
+    return segment
+
+
+def _flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [_flip_a_bit, Path.unlink])
+def test_a_sequence_damaged_during_a_run_ends_the_attempt_and_senders_do_not_notice(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    async def test(sequencer: Sequencer) -> None:
+        readers = _joined(sequencer, 2)
+        for at in range(4):
+            sequencer.appended(0, at, at + 1, BLOCK_BYTES)
+        assert sequencer.damage is None
+        damage(_only_segment(tmp_path))
+        # A worker is lost, and the query is started again.
+        sequencer.left(0, readers[0].line)
+        for attempt in ("two", "three"):
+            readers = _joined(sequencer, 2, attempt=attempt)
+            assert [reader.closed for reader in readers] == [True, True]
+            assert "of the sequence in" in str(sequencer.damage)
+            assert "--skip-damaged" in str(sequencer.damage)
+            assert sequencer.end_epoch() is None
+            sequencer.appended(0, 4, 5, BLOCK_BYTES)
+            sequencer.delivered(2)
+
+    _run(tmp_path, test)
+
+
+def test_a_sequence_that_cannot_be_read_for_a_moment_ends_the_attempt_only(tmp_path: Path) -> None:
+    async def test() -> None:
+        notices: list[str] = []
+        sequencer = Sequencer(SequenceWriter(tmp_path, ["words"]), epoch_seconds=60, notice=notices.append)
+        sequencer.tick()
+        segment = _only_segment(tmp_path)
+        segment.rename(tmp_path / "aside")
+        segment.mkdir()
+        [reader] = _joined(sequencer, 1)
+        assert (reader.closed, sequencer.damage) == (True, None)
+        assert notices == ["The sequence of blocks cannot be read: Is a directory. It is retried."]
+        segment.rmdir()
+        (tmp_path / "aside").rename(segment)
+        [reader] = _joined(sequencer, 1, attempt="two")
+        assert reader.numbers == [0]
+        sequencer.close()
+
+    asyncio.run(test())

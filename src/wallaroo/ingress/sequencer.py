@@ -20,6 +20,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from wallaroo.ingress.block_sequence import Range, SequencedBlock, SequenceWriter
+from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.notices import QUIET_SECONDS, Condition, Notice
 
 BLOCK_BYTES = 512 << 10
@@ -99,6 +100,8 @@ class Sequencer:
         self._timer: asyncio.TimerHandle | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._tick_owed = False
+        self.damage: str | None = None
+        """Why blocks that are needed again cannot be read, if they are damaged."""
 
     def appended(self, source: int, first: int, end: int, size: int) -> None:
         """Add messages that a source has accepted."""
@@ -234,8 +237,16 @@ class Sequencer:
 
     def _pump(self) -> None:
         """Hand out all blocks that may be handed out now, and schedule the next call if necessary."""
-        while self._is_open() and (block := self._next_block()) is not None:
-            self._hand_out(block)
+        try:
+            while self._is_open() and (block := self._next_block()) is not None:
+                self._hand_out(block)
+        except LogCorruptError as error:
+            # The driver asks for the reason when it finds its query ended. Senders are not concerned.
+            self.damage = str(error)
+            self._end_attempt()
+        except OSError as error:
+            self._notice(f"The sequence of blocks cannot be read: {error.strerror}. It is retried.")
+            self._end_attempt()
         if self._waiting_bytes > _MAX_WAITING_BYTES or len(self._waiting) > _MAX_RANGES:
             self._cut()
 
