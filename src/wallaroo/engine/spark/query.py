@@ -43,7 +43,7 @@ REAL_TIME = {
     # Python operators are not on Spark's list of tested operators for this mode.
     "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
     "spark.sql.streaming.realTimeMode.minBatchDuration": "1000",
-    # An epoch is committed by us, before Spark does.
+    # Spark's own progress is of no use to us: we commit.
     "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
     # A row has all data of one or more blocks for a partition, and is sent immediately: the JVM writes to a worker
