@@ -27,7 +27,7 @@ def start_query(
     reader = session.readStream.format(_SOURCE).option("address", control).option("token", settings.token)
     reader = reader.option("attempt", settings.attempt).option("readers", settings.readers).option("start", start)
     context = session.sparkContext
-    # Spark pools idle workers by their environment: with this each stage has its own workers, which hold its states.
+    # Spark pools idle workers by their environment: with this each stage has its own workers, which have made its code.
     context.environment[_STAGE] = "first"
     frame = reader.load().mapInArrow(first_stage(settings), COLUMNS)
     for level in range(settings.levels):
