@@ -57,7 +57,7 @@ def test_what_lines_have_in_common_is_there_once_and_branches_are_in_the_order_o
     assert (graph.before(d), graph.before(c)) == ([a], [source])
 
 
-def test_what_follows_a_merge_comes_behind_all_that_lead_to_it():
+def test_what_follows_a_merge_comes_after_everything_that_leads_to_it():
     source, a, b, merged, end = declared("s", "a", "b", "merged", "end")
     (graph,), mistakes = graphs_of([path(source, a, merged, end), path(source, a, b, merged, end)])
     assert mistakes == []

@@ -227,7 +227,7 @@ def test_an_exact_live_copy_reads_no_entries():
     assert log.open(store, bucket).objects == {"a": [1]}
 
 
-def test_a_copy_that_is_behind_reads_only_what_it_missed():
+def test_an_outdated_copy_reads_only_what_it_missed():
     log, store = StateLog(Serializer(), "run"), MemoryStore()
     one = log.open(store, None)
     one.objects.update({key: [key] for key in range(100)})
