@@ -143,7 +143,7 @@ DIFFERENCES = {
 
 
 @pytest.mark.parametrize(("body", "words"), DIFFERENCES.items())
-def test_another_topology_is_told_with_what_differs(built_twice, body, words):
+def test_another_topology_is_reported_with_what_differs(built_twice, body, words):
     said = built_twice(f"    {body}{END}", ELSEWHERE="1")
     assert said.startswith("In a worker, application_setup ")
     assert words in said

@@ -207,7 +207,7 @@ def test_an_application_of_them_is_built_and_drawn_or_refused():
         check_connectors(application(Tides("dry"), Shelf()).pipelines)
 
 
-def test_an_intake_fills_the_log_and_goes_on_where_it_was(tmp_path):
+def test_an_intake_fills_the_log_and_continues_where_it_was(tmp_path):
     source = Tides("cuxhaven", [b"high", b"low"])
     endpoint = endpoint_of("north sea", source, str(tmp_path / "log"))
     config = IngressConfig([endpoint], str(tmp_path / "control"), "token", str(tmp_path / "sequence"))

@@ -102,7 +102,7 @@ def test_a_stop_leaves_its_work_to_the_next_run_where_the_ingress_does_not_answe
     assert notice.startswith("What was in progress is left to the next run: ")
 
 
-def test_a_stop_ends_the_epoch_of_the_next_life_where_the_last_one_was_told(ingress, parts, monkeypatch):
+def test_a_stop_ends_the_epoch_of_the_next_attempt_where_the_last_one_was_to_end(ingress, parts, monkeypatch):
     monkeypatch.setattr(run, "_RETRY_SECONDS", 0.05)
     spark = SimpleNamespace(is_active=lambda: True)
     running = Running(None, (parts.commits, ingress.client, parts.egress, None, spark), None, print)

@@ -111,7 +111,7 @@ def test_no_number_is_given_twice_after_a_power_failure(tmp_path: Path) -> None:
     assert [len(block.ranges) for block in again.read_from(9)] == [1, 0, 0, 0, 0, 0]
 
 
-def test_damage_in_the_middle_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_in_the_middle_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_sequence, "SEGMENT_BYTES", 200)
     writer = _filled(tmp_path, 40)
     file = sorted(tmp_path.glob("*.sequence"))[1]

@@ -41,7 +41,7 @@ def in_background(function, *args):
     return result
 
 
-def test_commit_deletes_segments_and_status_tells(make_ingress):
+def test_commit_deletes_segments_and_status_shows_it(make_ingress):
     ingress = make_ingress(segment_bytes=100)
     with ingress.connect() as connection:
         for number in range(1, 11):

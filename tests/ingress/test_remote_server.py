@@ -112,7 +112,7 @@ def test_whoever_does_not_want_the_rest_of_a_range_gets_the_next_one_whole(ingre
     assert len(everything(messages.read("numbers", 0, 100))) == 100
 
 
-def test_a_range_goes_on_at_the_same_address_after_the_ingress_was_killed(ingress, messages, address):
+def test_a_range_continues_at_the_same_address_after_the_ingress_was_killed(ingress, messages, address):
     sent = [os.urandom(1 << 16) for _ in range(400)]
     ingress.send(sent)
     ingress.wait_for_end(400)

@@ -78,7 +78,7 @@ async def _until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-def test_what_comes_while_nothing_is_under_way_goes_out_in_a_moment(tmp_path: Path) -> None:
+def test_what_arrives_while_nothing_is_in_progress_is_handed_out_at_once(tmp_path: Path) -> None:
     async def test(sequencer: Sequencer) -> None:
         [reader] = _joined(sequencer, 1)
         sequencer.appended(0, 0, 3, 30)
@@ -143,7 +143,7 @@ def test_a_message_larger_than_the_window_goes_alone(tmp_path: Path) -> None:
     _run(tmp_path, test)
 
 
-def test_small_blocks_wait_and_grow_while_enough_are_under_way(tmp_path: Path) -> None:
+def test_small_blocks_wait_and_grow_while_enough_are_in_progress(tmp_path: Path) -> None:
     async def test(sequencer: Sequencer) -> None:
         [reader] = _joined(sequencer, 1)
         at = 0
@@ -164,7 +164,7 @@ def test_small_blocks_wait_and_grow_while_enough_are_under_way(tmp_path: Path) -
     _run(tmp_path, test)
 
 
-def test_an_epoch_ends_for_all_readers_in_front_of_the_same_block_and_goes_on_there(tmp_path: Path) -> None:
+def test_an_epoch_ends_for_all_readers_before_the_same_block_and_the_next_one_starts_there(tmp_path: Path) -> None:
     async def test(sequencer: Sequencer) -> None:
         readers = _joined(sequencer, 2)
         for at in range(5):

@@ -92,7 +92,7 @@ def test_a_place_is_known_by_no_more_than_is_needed():
     ]
 
 
-def test_a_step_is_found_when_others_come_before_or_behind_it():
+def test_a_step_is_found_when_others_come_before_or_after_it():
     assert moved(branches("ab"), branches("zcab"), 1) == 3
     assert moved(branches("ab"), branches("zcabd"), 1) == 3
     assert moved(branches("ab", "d"), branches("zab", "d"), 1) == 2

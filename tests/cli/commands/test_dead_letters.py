@@ -128,7 +128,7 @@ class TestList:
         assert [row[0] for row in rows(run("list", *options))] == expected
         assert [json.loads(line)["id"] for line in run("list", "--json", *options).splitlines()] == expected
 
-    def test_all_that_is_known_as_json(self, run, home):
+    def test_all_fields_as_json(self, run, home):
         lines = [json.loads(line) for line in run("list", "--json").splitlines()]
         kept = [json.loads(line) for line in home.dead_letters.read_text().splitlines()]
         assert lines == [{**each, "state": "waiting"} for each in kept]
@@ -219,7 +219,7 @@ class TestReplay:
             fcntl.flock(lock, fcntl.LOCK_EX)
             assert run("replay", ids[0]) == "Queued 1 message for the running application.\n"
 
-    def test_all_that_can_be_and_have_not_been(self, run, ids, queued):
+    def test_all_letters_that_can_be_replayed_and_have_not_been(self, run, ids, queued):
         run("replay", ids[1])
         output = run("replay", "--all")
         assert output.startswith("1 dead letter cannot be replayed; `wallaroo dead-letters show` says why.\n")
@@ -231,7 +231,7 @@ class TestReplay:
         run("replay", "--step", "count", "--error", "value")
         assert queued() == [ids[2]]
 
-    def test_again_only_when_told(self, run, ids, queued):
+    def test_again_only_when_requested(self, run, ids, queued):
         run("replay", ids[1])
         assert "has been replayed already. To replay it again, add --again." in run("replay", ids[1], refused=True)
         assert queued() == [ids[1]]

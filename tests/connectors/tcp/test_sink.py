@@ -296,7 +296,7 @@ class TestHowFarABlockHasGot:
         assert seen == sorted(set(seen))
         assert set(seen) <= {border(number) for number in range(1, 20)}
 
-    def test_the_next_run_goes_on_from_there(self, sink, accept):
+    def test_the_next_run_resumes_from_there(self, sink, accept):
         done = sink.deliver(*PARTS, done=border(7))
         rest = b"".join(PARTS[7:])
         assert receive(accept(), len(rest)) == rest
@@ -345,7 +345,7 @@ class TestHowFarABlockHasGot:
 class TestTelling:
     """What is wrong is told when it begins and when it is over, not each time that it is tried again."""
 
-    def test_a_receiver_that_accepts_and_closes_again_and_again_is_told_once(self, sink, accept, monkeypatch):
+    def test_a_receiver_that_accepts_and_closes_again_and_again_is_reported_once(self, sink, accept, monkeypatch):
         monkeypatch.setattr("wallaroo.connectors.tcp.sink._LONGEST_RETRY_SECONDS", 0.01)
         done = sink.deliver(LARGE)
         for _ in range(10):
@@ -357,7 +357,7 @@ class TestTelling:
         assert told[1] == f"The receiver at {sink.tcp.name} is back; the block was sent again."
         assert sink.notices.empty()
 
-    def test_a_receiver_that_takes_a_block_with_each_connection_is_told_once_in_a_while(
+    def test_a_receiver_that_takes_a_block_with_each_connection_is_reported_once_in_a_while(
         self, sink, accept, monkeypatch
     ):
         def lose_one():

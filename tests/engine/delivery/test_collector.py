@@ -80,7 +80,7 @@ def task(collector):
         line.close()
 
 
-def test_a_task_is_told_where_to_begin_and_what_is_in_its_buckets(task):
+def test_a_task_learns_where_to_start_and_what_is_in_its_buckets(task):
     assert task(0).welcome == (5, {("s", 0): HEAD, ("s", 2): HEAD}, NO_CARE)
     assert task(1).welcome == (5, {("s", 1): HEAD}, NO_CARE)
 
@@ -202,7 +202,7 @@ def test_after_what_a_task_says_no_death_counts(collector, notes, task):
     assert collector.first_end(10).death is None
 
 
-def test_the_next_life_is_told_what_to_be_careful_with_until_it_is_committed(collector, notes, deaths):
+def test_the_next_attempt_is_careful_with_fatal_calls_until_the_block_is_committed(collector, notes, deaths):
     for life in range(3):
         die, care = dies_at(collector, notes, 0, block=5, call="fatal")
         known = [[], [[5]], [[5]]][life]
@@ -232,7 +232,7 @@ def test_whoever_makes_no_sense_is_not_listened_to(collector, bytes_sent):
 
 
 @pytest.mark.parametrize("token", ["guessed", "", "sécret", 3, None])
-def test_without_the_token_nothing_is_told(task, token):
+def test_without_the_token_nothing_is_answered(task, token):
     with pytest.raises(ConnectionError):
         task(0, token=token)
 

@@ -92,7 +92,7 @@ def wait_until(condition):
     raise AssertionError("it did not happen")
 
 
-def test_blocks_are_delivered_in_their_order_and_told(egress, task, server):
+def test_blocks_are_delivered_in_order_and_reported(egress, task, server):
     egress.begin("one")
     line = task("one")
     line.output(1, share(1, output(b"second")))
@@ -128,7 +128,7 @@ def test_an_epoch_is_committed_when_all_before_it_is_delivered(egress, task):
     wait_until(lambda: egress.told == [("delivered", 1), ("committed", 1, {"p": 1})])
 
 
-def test_what_has_been_delivered_behind_an_epoch_is_not_committed_with_it(egress, task):
+def test_what_has_been_delivered_after_an_epoch_is_not_committed_with_it(egress, task):
     egress.begin("one")
     line = task("one")
     for number in range(3):

@@ -108,7 +108,7 @@ def test_what_cannot_be_saved_at_the_end_of_an_epoch_is_judged_as_well(start, ke
     assert (egress.metrics.errors, kept()) == (0, [])
 
 
-def test_the_letters_of_an_epochs_end_and_of_the_block_behind_it_are_counted_together(start):
+def test_the_letters_of_an_epochs_end_and_of_the_block_after_it_are_counted_together(start):
     with start("5/h") as egress:
         egress._commit(Epoch("", 1, {}, {}, [RECORD] * 3))
         with pytest.raises(ErrorPolicyError, match="6 dead letters in the last hour"):

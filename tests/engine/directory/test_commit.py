@@ -68,7 +68,7 @@ def test_files_stay_for_one_more_commit_than_they_are_named(place):
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"block": 3}', '{"block": "x", "states": {}}', '{"block": 1, "states": {"s": 1}}']
 )
-def test_a_damaged_commit_is_told_and_nothing_is_removed(place, text):
+def test_a_damaged_commit_is_reported_and_nothing_is_removed(place, text):
     commits = Commits(*place)
     commits.commit(1, written(place, commits, b"one"), {"p": 3})
     place[0].write_text(text)
@@ -77,7 +77,7 @@ def test_a_damaged_commit_is_told_and_nothing_is_removed(place, text):
     assert len(list(place[1].iterdir())) == 1
 
 
-def test_a_file_that_became_shorter_is_told(place):
+def test_a_file_that_became_shorter_is_reported(place):
     commits = Commits(*place)
     commits.commit(1, written(place, commits, b"content"), {"p": 3})
     [file] = place[1].iterdir()

@@ -260,7 +260,7 @@ class TestUnpicklableStates:
         assert tried.states == {"k": ["a", "b", "unlock"]}
         assert len(failed(tried)) == 2
 
-    def test_it_is_told_from_a_disk_that_fails_whatever_user_code_raises(self, machine, failed):
+    def test_it_is_not_mistaken_for_a_disk_that_fails_whatever_user_code_raises(self, machine, failed):
         tried = machine(self.compute)
         tried.store = FullStore()
         with pytest.raises(OSError, match="No space left"):
