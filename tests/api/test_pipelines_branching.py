@@ -96,7 +96,7 @@ def test_the_pipeline_has_every_step_once(calls):
     assert shown == [[0], [1, 2], [(0,)], [3], [(1, 2)]]
 
 
-def test_branches_may_branch_again_and_right_behind_the_source(calls):
+def test_branches_may_branch_again_and_right_after_the_source(calls):
     source = calls.source()
     a = source.to(calls.step("a"))
     ab, ac = a.to(calls.step("b")), a.to(calls.step("c"))

@@ -50,7 +50,7 @@ def test_what_ways_have_in_common_is_there_once_and_branches_are_in_the_order_of
     assert (graph.before(d), graph.before(c)) == ([a], [start])
 
 
-def test_what_follows_a_merge_comes_behind_all_that_lead_to_it():
+def test_what_follows_a_merge_comes_after_everything_that_leads_to_it():
     start = source()
     a = to("a", start)
     b = to("b", a)

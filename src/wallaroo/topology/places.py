@@ -2,11 +2,14 @@
 
 A step may stand in several branches, and a sink need not have a name. So a place is known by its name and its path: the
 names of what leads to it and of what it leads to. How much of that was needed to tell it from all others is noted as
-well: what was needed then has to be the same now. A place that is not surely the same is not found at all.
+well: what was needed then has to be the same now. Where it was told from others of its name by what leads to it, these
+must not have changed either, as one of them may have come to stand where it was; or else what it leads to has to be the
+same as well. A place that is not surely the same is not found at all.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -91,7 +94,12 @@ def _shown(sink: Any) -> str:
 
 def path_of(pipeline: Pipeline, spot: Spot) -> dict[str, Any]:
     """Return by what a place is found again, as data that can be written as JSON."""
-    path: dict[str, Any] = {"name": spot.name, "before": list(spot.before), "after": list(spot.after)}
+    path: dict[str, Any] = {
+        "name": spot.name,
+        "before": list(spot.before),
+        "after": list(spot.after),
+        "approaches": _approaches(pipeline, spot.kind, spot.name),
+    }
     search = _Search(pipeline, spot.kind, path)
     for level, fitting in _LEVELS.items():
         if len(fitting(search)) == 1:
@@ -149,6 +157,17 @@ def find_numbered_spot(pipeline: Pipeline, kind: str, number: int, name: str) ->
     )
 
 
+def _alike(pipeline: Pipeline, kind: str, name: str) -> list[Spot]:
+    # What had no name could be any of its kind: it may have got one since.
+    return [spot for spot in spots_of(pipeline) if spot.kind == kind and (not name or spot.name == name)]
+
+
+@lru_cache(maxsize=1024)
+def _approaches(pipeline: Pipeline, kind: str, name: str) -> int:
+    """Return a checksum of what leads to each of the places of that kind and name."""
+    return zlib.crc32(repr(sorted(spot.sides[0] for spot in _alike(pipeline, kind, name))).encode())
+
+
 class _Search:
     """The places of a pipeline that fit a path."""
 
@@ -156,9 +175,7 @@ class _Search:
         self._pipeline = pipeline
         self._kind = kind
         self._path = path
-        name = path["name"]
-        # What had no name could be any of its kind: it may have got one since.
-        self.alike = [spot for spot in spots_of(pipeline) if spot.kind == kind and (not name or spot.name == name)]
+        self.alike = _alike(pipeline, kind, path["name"])
 
     def with_name_of_sink(self) -> list[Spot]:
         # Sinks of one pipeline that have the same name are the same sink.
@@ -172,7 +189,9 @@ class _Search:
         return [spot for spot in self.alike if len(self.alike) == 1 and (self._before(spot) or self._after(spot))]
 
     def with_same_before(self) -> list[Spot]:
-        return [spot for spot in self.alike if self._before(spot)]
+        # If any of the others has changed, or is gone, or new, it may now stand where this one was.
+        is_unchanged = self._path.get("approaches") == _approaches(self._pipeline, self._kind, self._path["name"])
+        return [spot for spot in self.alike if self._before(spot)] if is_unchanged else []
 
     def with_same_sides(self) -> list[Spot]:
         return [spot for spot in self.alike if self._before(spot) and self._after(spot)]
