@@ -193,7 +193,10 @@ class SourceKind(ABC):
 
     @abstractmethod
     def reader(self, config: Any, place: Mapping[str, Any], log: SourceReader) -> SourceReader:
-        """Return the reader for a worker; `log` reads from our own log, if the source has one."""
+        """Return the reader for a worker; `log` reads from our own log, if the source has one.
+
+        `place["skip_damaged"]` is true if messages that can no longer be read are to be left out.
+        """
 
 
 class LoggedKind(SourceKind):

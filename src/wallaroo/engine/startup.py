@@ -191,7 +191,8 @@ class Startup:
         kind = source_kind(config)
         # On a cluster, messages are fetched over the network: workers need no access to the logs.
         log = "" if self._driver_address else str(self.home.log_of(name))
-        return Input(kind=kind.name, place=kind.place(config), log=log)
+        place = {**kind.place(config), "skip_damaged": self.options.skip_damaged}
+        return Input(kind=kind.name, place=place, log=log)
 
     def _plan(self, layout: Layout) -> Plan:
         return Plan(

@@ -37,6 +37,7 @@ class KafkaSourceKind(RangedKind):
     name = "kafka"
     config_class = KafkaSourceConfig
     nature = "reads a topic of Kafka"
+    has_lanes = True
 
     def mistakes(self, config: KafkaSourceConfig) -> Iterator[str]:
         """Check the topic, the brokers, the settings, the name, where to start, the group, and the decoder."""

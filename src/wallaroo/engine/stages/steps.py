@@ -20,6 +20,7 @@ from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.stages.inlining import expression_of
 from wallaroo.engine.stages.outbox import USER_ERRORS, Outbox
 from wallaroo.engine.transport.dead_letter_record import Place
+from wallaroo.protocols import takes_message
 from wallaroo.topology.model import (
     DECODER,
     Computation,
@@ -52,14 +53,19 @@ def source_line(plan: Plan, outbox: Outbox, pipeline: Pipeline) -> Run:
     loop = GeneratedLoop("payloads")
     line = _Line(loop, plan, outbox, pipeline)
     place = Place.of_decoder(pipeline)
-    decoder: Any = pipeline.source.decoder
-    decode = outbox.watched(decoder.decode, place.label)
+    decode = outbox.watched(_decode_of(pipeline.source.decoder), place.label)
     with loop.block("for payload in payloads:"):
         with line.called(decode, "payload", place, takes_bytes=True):
             line.write_after(DECODER, line.result)
         if any(isinstance(step, Computation) and step.multi for step in pipeline.steps):
             loop.line(f"if {loop.name(outbox, 'outbox')}.fanout_budget <= 0: break")
     return loop.compiled()
+
+
+def _decode_of(decoder: Any) -> Callable[[Any], Any]:
+    """Return the decoder's function of a payload; a payload may be a pair of the bytes and what else is known."""
+    decode: Callable[..., Any] = decoder.decode
+    return (lambda payload: decode(*payload)) if takes_message(decoder) else decode
 
 
 def line_from(plan: Plan, outbox: Outbox, pipeline: Pipeline, index: int) -> Run:
