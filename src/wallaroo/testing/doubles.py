@@ -131,11 +131,10 @@ class Feed:
 class Recorder:
     """An encoder that records its inputs and results."""
 
-    def __init__(self, encoder: Encoder | KafkaEncoder, *, takes_keys: bool = False) -> None:
+    def __init__(self, encoder: Encoder | KafkaEncoder) -> None:
         self._encoder = encoder
-        self._takes_keys = takes_keys
         self.outputs: list[Any] = []
-        self.encoded: list[Any] = []
+        self.encoded: list[bytes] = []
 
     def encode(self, data: Any) -> bytes | None:
         """Encode an output, and record both."""
@@ -143,9 +142,5 @@ class Recorder:
         encoded = self._encoder.encode(data)
         if encoded is None:
             return None
-        if self._takes_keys and isinstance(encoded, tuple) and len(encoded) in {2, 3}:
-            value = None if encoded[0] is None else checked_bytes(encoded[0])
-            self.encoded.append((value, *encoded[1:]))
-            return value
         self.encoded.append(checked_bytes(encoded))
-        return checked_bytes(encoded)
+        return self.encoded[-1]

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, Literal, Self, overload
 
 from wallaroo.command_line import call_setup
-from wallaroo.connectors.kafka.config import KafkaSinkConfig
 from wallaroo.engine.plan import Layout, Plan
 from wallaroo.engine.stages.state_files import MemoryStores
 from wallaroo.engine.stages.worker import Stage, Worker
@@ -17,7 +16,6 @@ from wallaroo.engine.transport.plan_file import own_serializers
 from wallaroo.engine.transport.shuffle_format import DEAD_LETTERS
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.block_sequence import Range, SequencedBlock
-from wallaroo.protocols import SinkConfig
 from wallaroo.sample_addresses import call_with_addresses
 from wallaroo.testing.doubles import AtHand, Direct, Feed, Raised, Raising, Recorder, Sink, Source
 from wallaroo.topology.model import Application, Pipeline, sink_name
@@ -49,8 +47,7 @@ def run(application: Testable, inputs: Inputs, *, encoded: bool = False, args: I
         inputs: The messages for its only source, or, by name of the pipeline, for several. Bytes go through the
             decoder, and so do pairs of bytes and a `wallaroo.KafkaMessage`, where the decoder takes both; anything
             else is treated as an already decoded message.
-        encoded: Return the encoded outputs instead of the outputs; those of a Kafka sink are bytes, or tuples of
-            bytes and key, if its encoder returns tuples.
+        encoded: Return the encoded outputs instead of the outputs.
         args: The command line for `application_setup`. If omitted, `application_setup` gets as many made-up addresses
             as it needs. Addresses are never opened.
 
@@ -186,7 +183,7 @@ class InMemory:
             shown = number if name is None or name.isdecimal() else name
             label = f"{pipeline.name}[{shown}]" if several else pipeline.name
             # Several branches may end in one sink.
-            recorders.append(Sink(self._recorders.setdefault(label, _recorder(sink)), name))
+            recorders.append(Sink(self._recorders.setdefault(label, Recorder(sink.encoder)), name))
         return replace(pipeline, source=Source(Feed(pipeline.source.decoder)), sinks=tuple(recorders))
 
     @property
@@ -303,10 +300,6 @@ class InMemory:
 
 def _built(setup: Callable[[list[str]], Application], args: Iterable[str] | None) -> Application:
     return call_with_addresses(setup, []) if args is None else call_setup(setup, list(args))
-
-
-def _recorder(sink: SinkConfig) -> Recorder:
-    return Recorder(sink.encoder, takes_keys=isinstance(sink, KafkaSinkConfig))
 
 
 def _layout(pipelines: tuple[Pipeline, ...]) -> Layout:

@@ -19,7 +19,7 @@ from wallaroo.errors import AddressError, ApplicationError
 from wallaroo.introspection import bare_label
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from wallaroo.connectors.base import (
         Intake,
@@ -98,11 +98,32 @@ class KafkaSinkKind(SinkKind):
         _check_hosts(f"Pipeline {pipeline!r} cannot write to the topic {config.topic!r}", config)
         _check_settings(pipeline, config, is_sink=True)
 
+    def packer(self, config: KafkaSinkConfig) -> Callable[[Any], bytes]:
+        """Return what packs values, keys and partitions."""
+        from wallaroo.connectors.kafka.records import packer  # noqa: PLC0415 - only for a run.
+
+        pack: Callable[[Any], bytes] = packer(config.max_message_size)
+        return pack
+
+    def unpacked(self, message: bytes) -> bytes:
+        """Return the value, which also has the key and the partition."""
+        from wallaroo.connectors.kafka.records import EncodedOutput, unpack  # noqa: PLC0415 - only for tests.
+
+        output: bytes = EncodedOutput.of(unpack(message))
+        return output
+
     def connection(self, config: KafkaSinkConfig, context: SinkContext) -> SinkConnection:
         """Return a sink that writes to the topic."""
         from wallaroo.connectors.kafka.sink import KafkaSink  # noqa: PLC0415 - only the driver writes.
 
-        sink: SinkConnection = KafkaSink(config, context)
+        sink: SinkConnection = KafkaSink(
+            config.topic,
+            client_settings(config, config.brokers),
+            context,
+            exactly_once=config.exactly_once,
+            max_produce_buffer_ms=config.max_produce_buffer_ms,
+            max_message_size=config.max_message_size,
+        )
         return sink
 
 
