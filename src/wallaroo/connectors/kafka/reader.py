@@ -154,7 +154,7 @@ class _PartitionReader:
             raise WallarooError(f"The topic {self._topic!r} cannot be read: {error.str()}.")
 
     def _skip_what_is_gone(self, end: int) -> None:
-        """Go on after offsets that are no longer there, if the user says so."""
+        """Continue after offsets that no longer exist, if the user says so."""
         assert self._position is not None
         earliest = self._earliest()
         if earliest <= self._position:
@@ -167,10 +167,7 @@ class _PartitionReader:
                 "not been processed, and Kafka has removed them (retention). If they can be restored, do that and run "
                 "the same command again; otherwise run it with --skip-damaged, which continues without them"
             )
-        if earliest < end:
-            self._seek(earliest)
-        else:
-            self._position = end
+        self._seek(earliest)
 
     def _earliest(self) -> int:
         while True:
