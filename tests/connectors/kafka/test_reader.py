@@ -131,7 +131,7 @@ def test_messages_that_kafka_has_removed_are_reported_or_left_out(kafka):
     kafka.delete_before(topic, {0: 60})
     with pytest.raises(WallarooError, match=rf"The messages 10 to 19 of partition 0 of the topic '{topic}' have not"):
         read(reader_of(kafka, topic), 10, 20)
-    with pytest.raises(WallarooError, match="The messages 10 to 59 of partition 0 .* --skip-damaged"):
+    with pytest.raises(WallarooError, match=r"The messages 10 to 59 of partition 0 .* --skip-damaged"):
         read(reader_of(kafka, topic), 10, 70)
     careless = reader_of(kafka, topic, skip=True)
     assert read(careless, 10, 20) == {}

@@ -12,6 +12,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -20,7 +21,8 @@ from wallaroo.connectors.base import Intake
 from wallaroo.connectors.kafka.offsets import TopicOffsets
 from wallaroo.connectors.kafka.settings import client_settings, servers
 from wallaroo.connectors.kafka.starts import Starts
-from wallaroo.notices import REPORT_AGAIN_SECONDS, Condition
+from wallaroo.errors import ApplicationError
+from wallaroo.notices import REPORT_AGAIN_SECONDS, Condition, Notice
 
 if TYPE_CHECKING:
     from wallaroo.connectors.base import IntakeContext, SourceRanges
@@ -67,7 +69,12 @@ class KafkaIntake(Intake):
         return 0
 
     async def start(self) -> None:
-        """Start looking for messages; brokers that are not there yet are waited for."""
+        """Start looking for messages; brokers that are not there yet are waited for.
+
+        Raises:
+            ApplicationError: The positions that are kept for this pipeline are those of another source.
+        """
+        self._watch.check_positions()
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
@@ -114,7 +121,7 @@ class _TopicWatch:
         self._in_loop = in_loop
         self._stopping = threading.Event()
         self._where = f"the topic {self._topic!r} at {servers(place['brokers'])}"
-        self._notice = lambda text: in_loop(context.notice, text)
+        self._notice: Notice = partial(in_loop, context.notice)
         self._away = Condition(self._notice, interval=REPORT_AGAIN_SECONDS)
         self._uncommitted = Condition(self._notice, interval=REPORT_AGAIN_SECONDS)
         self._offsets = TopicOffsets(self._common, self._topic)
@@ -125,6 +132,19 @@ class _TopicWatch:
         self._shown: dict[int, int] = {}
         """What was last committed to the group."""
         self._look_at = self._commit_at = 0.0
+
+    def check_positions(self) -> None:
+        """Raise an error if the positions that are kept are those of another topic, or of no topic at all."""
+        starts = Starts(self._ranges.directory, self._topic)
+        if starts.is_first and not self._ranges.lanes:
+            return
+        if starts.is_first or starts.recorded_topic != self._topic:
+            before = "another source" if starts.is_first else f"the topic {starts.recorded_topic!r}"
+            raise ApplicationError(
+                f"Pipeline {self._ranges.name!r} has read {before}, and now {self._topic!r}: the positions that are "
+                "kept for it mean nothing there. Give the pipeline another name; or start fresh with --reset, which "
+                "keeps what is there in a folder of its own."
+            )
 
     def stop(self) -> None:
         """End the thread soon."""
@@ -176,7 +196,7 @@ class _TopicWatch:
     def _positions(self, lanes: list[int]) -> dict[int, int]:
         """Return where to start in partitions: after what is known of them, or where the user wants to start."""
         known = {lane: end for lane in lanes if (end := self._ranges.end_of(lane)) is not None}
-        starts = Starts(self._ranges.directory)
+        starts = Starts(self._ranges.directory, self._topic)
         if missing := [lane for lane in lanes if lane not in known and lane not in starts.offsets]:
             # A partition that is added later is read from its beginning: its messages are all new.
             start = self._start if starts.is_first and not known else "earliest"
@@ -235,7 +255,7 @@ class _TopicWatch:
                 return
 
     def _announce_gone(self, lane: int, earliest: int) -> None:
-        """Announce messages that are no longer there: whether to continue without them is decided where they are read."""
+        """Announce messages that are gone: whether to continue without them is decided where they are read."""
         self._notice(
             f"The messages {self._next[lane]} to {earliest - 1} of partition {lane} of {self._where} were removed "
             "(retention) before they were read."
@@ -251,7 +271,10 @@ class _TopicWatch:
         news = [TopicPartition(self._topic, lane, end) for lane, end in now.items() if self._shown.get(lane) != end]
         if news:
             with contextlib.suppress(KafkaException):
-                bell.commit(offsets=news, asynchronous=not self._stopping.is_set())
+                if self._stopping.is_set():
+                    bell.commit(offsets=news, asynchronous=False)
+                else:
+                    bell.commit(offsets=news)
             self._shown.update(now)
 
     def _on_commit(self, error: KafkaError | None, _partitions: list[TopicPartition]) -> None:
@@ -264,7 +287,7 @@ class _TopicWatch:
             )
 
     def _client_error(self, error: KafkaError) -> None:
-        if error.code() == KafkaError._ALL_BROKERS_DOWN or error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001, PLR1714
+        if error.code() == KafkaError._ALL_BROKERS_DOWN or error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
             self._report(error)
             self._look_at = 0.0
 
@@ -285,5 +308,3 @@ def _reason(error: KafkaError) -> str:
         KafkaError.LEADER_NOT_AVAILABLE: "a partition has no leader",
     }
     return reasons.get(error.code()) or error.str()
-
-

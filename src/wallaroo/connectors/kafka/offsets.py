@@ -6,18 +6,23 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition, admin
+from confluent_kafka.admin import AdminClient
 
-_ANSWER_SECONDS = 10.0
+_ANSWER_SECONDS = 5.0
+_OFFSETS: Any = admin.OffsetSpec  # type: ignore[attr-defined]
+_EARLIEST, _LATEST = _OFFSETS.earliest(), _OFFSETS.latest()
 
 
 class TopicOffsets:
     """The offsets of a topic. Every method raises KafkaException if the brokers do not answer, or refuse."""
 
     def __init__(self, settings: Mapping[str, Any], topic: str) -> None:
-        self._client = AdminClient({**settings, "error_cb": _ignore})
+        given: dict[str, Any] = {**settings, "error_cb": _ignore}
+        self._client = AdminClient(given)
         self._topic = topic
+        self._number = 0
+        """How many partitions there were when they were last looked for."""
 
     def partitions(self, consumer: Consumer) -> list[int]:
         """Return the numbers of the partitions."""
@@ -26,15 +31,19 @@ class TopicOffsets:
             raise KafkaException(found.error)
         if not found.partitions:
             raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+        if len(found.partitions) != self._number:
+            # Requests for offsets find the leaders of partitions in what this client knows.
+            self._client.list_topics(self._topic, timeout=_ANSWER_SECONDS)
+            self._number = len(found.partitions)
         return sorted(found.partitions)
 
     def earliest(self, lanes: Iterable[int]) -> dict[int, int]:
         """Return the first offset of each partition that has not been removed."""
-        return self._ask(lanes, OffsetSpec.earliest())
+        return self._ask(lanes, _EARLIEST)
 
     def latest(self, lanes: Iterable[int]) -> dict[int, int]:
         """Return the offset after the last one of each partition that can be read: open transactions are left out."""
-        return self._ask(lanes, OffsetSpec.latest())
+        return self._ask(lanes, _LATEST)
 
     def starting(self, lanes: Iterable[int], start: str | datetime) -> dict[int, int]:
         """Return where to start: at "earliest", at "latest", or with the first message from a time on."""
@@ -44,11 +53,11 @@ class TopicOffsets:
         latest = self.latest(lanes)
         if not isinstance(start, datetime):
             return latest
-        found = self._ask(lanes, OffsetSpec.for_timestamp(int(start.timestamp() * 1000)))
+        found = self._ask(lanes, _OFFSETS.for_timestamp(int(start.timestamp() * 1000)))
         # A negative one means that there is none so far.
         return {lane: offset if offset >= 0 else latest[lane] for lane, offset in found.items()}
 
-    def _ask(self, lanes: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
+    def _ask(self, lanes: Iterable[int], spec: Any) -> dict[int, int]:
         wanted = {TopicPartition(self._topic, lane): spec for lane in lanes}
         if not wanted:
             return {}

@@ -46,7 +46,10 @@ _SETTINGS = {
     "queued.max.messages.kbytes": 8 << 10,
 }
 
-Decodable = Callable[[Message], Any]
+Received = Any
+"""A `Message` of the client. By its types, an offset could be missing, which it never is in what is received."""
+
+Decodable = Callable[[Received], Any]
 """Turns a message of the client into what the decoder is given."""
 
 
@@ -91,10 +94,10 @@ class _PartitionReader:
         self._skip_gone = skip_gone
         self._position: int | None = None
         """The offset of the next message that the consumer returns, or of a later one if that is missing."""
-        self._ahead: list[Message] = []
+        self._ahead: list[Received] = []
         """Messages that the consumer has returned, and that belong to a later range."""
 
-    def messages(self, first: int, end: int) -> Iterator[list[Message]]:
+    def messages(self, first: int, end: int) -> Iterator[list[Received]]:
         """Yield the messages in a range of offsets, some at a time."""
         if self._position is None or not self._position <= first <= self._position + _SKIPPED_AT_MOST:
             self._seek(first)
@@ -109,7 +112,7 @@ class _PartitionReader:
         self._position = offset
         self.consumer.assign([TopicPartition(self._topic, self._lane, offset)])
 
-    def _before(self, end: int) -> list[Message] | None:
+    def _before(self, end: int) -> list[Received] | None:
         """Return some messages before `end`, perhaps none yet, or None if there are no more."""
         assert self._position is not None
         if self._position >= end:
@@ -125,7 +128,7 @@ class _PartitionReader:
             self._position = max(self._position, batch[-1].offset() + 1)
         return batch
 
-    def _fetched(self, end: int) -> list[Message]:
+    def _fetched(self, end: int) -> list[Received]:
         """Return what the consumer has, or waits for; moves the position if no messages are left before another one."""
         assert self._position is not None
         found = self.consumer.poll(_POLL_SECONDS)
@@ -188,11 +191,12 @@ _REFUSED = frozenset(
 )
 
 
-def _value(message: Message) -> bytes:
-    return message.value() or b""
+def _value(message: Received) -> bytes:
+    value: bytes | None = message.value()
+    return value or b""
 
 
-def _value_and_message(message: Message) -> tuple[bytes, KafkaMessage]:
+def _value_and_message(message: Received) -> tuple[bytes, KafkaMessage]:
     kind, timestamp = message.timestamp()
     about = KafkaMessage(
         message.key(),
@@ -205,7 +209,7 @@ def _value_and_message(message: Message) -> tuple[bytes, KafkaMessage]:
     return _value(message), about
 
 
-def _pieces(batches: Iterator[list[Message]], payload: Decodable) -> Iterator[Piece]:
+def _pieces(batches: Iterator[list[Received]], payload: Decodable) -> Iterator[Piece]:
     """Yield messages in pieces that depend only on the messages, not on how they have arrived."""
     piece = _Growing()
     for batch in batches:
@@ -218,7 +222,7 @@ def _pieces(batches: Iterator[list[Message]], payload: Decodable) -> Iterator[Pi
         yield piece.take()
 
 
-def _runs(batch: list[Message]) -> Iterator[Sequence[Message]]:
+def _runs(batch: list[Received]) -> Iterator[Sequence[Received]]:
     """Yield messages in runs of consecutive offsets."""
     if batch[-1].offset() - batch[0].offset() == len(batch) - 1:
         yield batch

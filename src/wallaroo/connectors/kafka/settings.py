@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from wallaroo.connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 
-_SYSLOG = {"Fine": 7, "Info": 6, "Warn": 4, "Error": 3}
+_SYSLOG = {"Fine": 7, "Info": 6, "Warn": 2, "Error": 2}
+"""What the client writes to standard error. Warnings and errors are reported by the application itself, in plain lines;
+the client would repeat each of them for every connection and attempt."""
 
 CALLABLE = frozenset({"oauth_cb"})
 """Settings of the Python client that are functions of the user's."""
@@ -86,7 +88,7 @@ def client_settings(config: KafkaSourceConfig | KafkaSinkConfig, brokers: Iterab
     >>> from wallaroo.connectors.kafka.config import KafkaSinkConfig
     >>> sink = KafkaSinkConfig("t", [("kafka1", "9092")], encoder=None, config={"security.protocol": "SSL"})
     >>> client_settings(sink, sink.brokers)
-    {'client.id': 'wallaroo', 'security.protocol': 'SSL', 'bootstrap.servers': 'kafka1:9092', 'log_level': 4}
+    {'client.id': 'wallaroo', 'security.protocol': 'SSL', 'bootstrap.servers': 'kafka1:9092', 'log_level': 2}
     """
     return {
         "client.id": "wallaroo",
