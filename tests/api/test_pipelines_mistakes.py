@@ -288,6 +288,14 @@ def test_a_mistake_before_branches_is_reported_once_and_those_in_each():
     assert third.startswith("pipeline 'words', to_sink: a sink must be a sink config; got None")
 
 
+def test_mistakes_in_any_number_of_forks_are_reported_once_each():
+    pipeline = source()
+    for _ in range(40):
+        pipeline = pipeline.to(len).merge(pipeline.to(5))
+    steps = [mistake.partition(": ")[0] for mistake in mistakes_of(pipeline.merge(pipeline))[1:]]
+    assert steps == [f"pipeline 'words', step {number + 1} (to {['len', 5][number % 2]})" for number in range(80)]
+
+
 def merged_twice(pipeline, other):
     return pipeline.merge(other).merge(other)
 
@@ -299,6 +307,8 @@ def merged_twice(pipeline, other):
         lambda words: words.merge(words.clone()).to(count).to_sink(sink()),
         lambda words: words.merge(source("others")).merge(words).to_sink(sink()),
         lambda words: merged_twice(words.to_sink(sink(1)), words.to_sink(sink(2))),
+        lambda words: merged_twice(words, words),
+        lambda words: merged_twice(source("others"), words.to(upper).merge(words.to(lower)).to(count)),
     ],
 )
 def test_a_pipeline_cannot_be_merged_with_itself(merged):

@@ -19,11 +19,15 @@ from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.ingress_feedback import ReportedProgress
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
+from wallaroo.engine.failure_kinds import Failure, Kind
+from wallaroo.engine.restart_policy import RestartPolicy
 from wallaroo.engine.run import Running, Stop
 from wallaroo.engine.transport.shuffle_format import BLOCK, Chunk, pack_share
 from wallaroo.engine.transport.task_channel import TaskChannel
+from wallaroo.errors import WallarooError
 from wallaroo.ingress.block_sequence import unpack_block
 from wallaroo.ingress.client import IngressClient
+from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.sequencer import FRAME
 from wallaroo.process_sockets import dial
 
@@ -69,6 +73,10 @@ class Life:
         """Return the number of the next block, and the block, None where the epoch ends before it."""
         number, length, _ = FRAME.unpack(self._frames.read(FRAME.size))
         return number, None if length < 0 else self._frames.read(length)
+
+    def is_closed(self):
+        """Wait until the ingress closes the line."""
+        return self._frames.read() == b""
 
     def compute_next(self):
         number, block = self.next()
@@ -123,6 +131,33 @@ def test_a_task_that_has_changed_much_has_the_ingress_end_the_epoch(ingress, par
         ingress.send([b"two"])
         assert life.next()[0] == 1
         assert ingress.client.end_epoch(of=0) == 1
+
+
+def test_a_sequence_damaged_during_a_run_ends_it_with_the_reason(ingress, parts):
+    lost = Failure(Kind.INGRESS, "The process that accepts connections has closed the connection")
+    spark = SimpleNamespace(is_active=lambda: False, failure=lambda: lost, learned=False)
+    deaths = SimpleNamespace(fatal_calls=dict)
+    restarts = RestartPolicy(parts.home, [], threading.Event(), print)
+    running = Running(parts.home, (parts.commits, ingress.client, parts.egress, deaths, spark), restarts, print)
+    with closing(Life(ingress, parts, "one")) as life:
+        ingress.send([b"one"])
+        assert life.next()[0] == 0
+    (segment,) = (ingress.directory / "sequence").glob("*.sequence")
+    segment.write_bytes(segment.read_bytes()[:-1] + b"?")
+    with closing(Life(ingress, parts, "two")) as life:
+        # It gets nothing, like any further one, and senders do not notice.
+        assert life.is_closed()
+    ingress.send([b"two"])
+    assert ingress.wait_for_end(2) == 2
+    ingress.client.delivered(1)
+    assert ingress.notices.empty()
+    with pytest.raises(WallarooError) as caught:
+        running.keep_running()
+    assert str(caught.value).startswith(
+        f"The application cannot continue: Block 0 of the sequence in {ingress.directory / 'sequence'} is damaged or "
+        "missing. Restore the sequence from a copy, or continue with --skip-damaged:"
+    )
+    assert caught.value.exit_code == LogCorruptError.exit_code
 
 
 def test_a_run_leaves_what_all_its_parts_have_counted(ingress, parts):

@@ -191,7 +191,7 @@ class Run:
         self.sequence = SequenceWriter(folder / "sequence", ["p", REPLAYS])
         plan.sources, plan.inputs = self.sequence.names, inputs_in(folder, self.sequence.names)
         epoch_bytes = epoch_bytes or chance.choice([300, 1 << 30])
-        self.sequencer = Sequencer(self.sequence, epoch_seconds=600, epoch_bytes=epoch_bytes, on_cut_failed=_unexpected)
+        self.sequencer = Sequencer(self.sequence, epoch_seconds=600, epoch_bytes=epoch_bytes, notice=_unexpected)
         self.told, self.notices, self.handed_in = deque(), [], []
         self.commits = Commits(folder / "commit", folder / "states")
         self.home = Home(folder / "home")
@@ -291,8 +291,8 @@ EVENTS = {
 """What may come next, and how often."""
 
 
-def _unexpected(error):
-    raise error
+def _unexpected(text):
+    raise AssertionError(text)
 
 
 @pytest.fixture(autouse=True)

@@ -47,8 +47,6 @@ from wallaroo.topology.model import REPLAYS, Application
 
 BUCKETS = 128
 """The number of buckets of a partitioned state, and so the maximum number of tasks that can share it."""
-_SHORTEST_EPOCH = 0.2
-"""In seconds. The change from one epoch to the next takes about this long."""
 
 
 class Parts(NamedTuple):
@@ -167,7 +165,7 @@ class Startup:
             limits=options.limits,
             program=self.program.instructions(self.application),
             known_block=known,
-            epoch_seconds=max(options.epoch_seconds or EPOCH_SECONDS, _SHORTEST_EPOCH),
+            epoch_seconds=options.epoch_seconds or EPOCH_SECONDS,
             workers_host=self._driver_address.bind if self._driver_address else "",
         )
         process = IngressProcess(config, self.warn, self.home.lock)

@@ -74,6 +74,11 @@ class IngressClient:
         status: dict[str, SourceStatus] = self._ask({"op": "status"}, within)["status"]
         return status
 
+    def damage(self, *, within: float) -> str | None:
+        """Return why blocks that are needed again cannot be read, None if none is damaged; give up after `within`."""
+        damage: str | None = self._ask({"op": "damage"}, within)["damage"]
+        return damage
+
     def close(self) -> None:
         """Close the connections. The client can still be used, and reconnects."""
         while self._idle:

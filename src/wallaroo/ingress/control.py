@@ -79,6 +79,8 @@ class ControlChannel:
                 return {"block": await ingress.force()}
             case "status":
                 return {"status": ingress.status()}
+            case "damage":
+                return {"damage": ingress.sequencer.damage}
             case "end epoch":
                 return {"block": ingress.sequencer.end_epoch(request["of"])}
             case "tick":
@@ -119,8 +121,8 @@ async def hand_out(
     """Hand out blocks to a reader until it disconnects."""
     line = ReaderChannel(writer.write, writer.close)
     number = request["reader"]
-    sequencer.join(request["attempt"], number, request["readers"], request["start"], line)
     try:
+        sequencer.join(request["attempt"], number, request["readers"], request["start"], line)
         await reader.read()
     finally:
         sequencer.left(number, line)

@@ -64,7 +64,7 @@ class IngressServer:
             sequence,
             epoch_seconds=self._config.epoch_seconds,
             epoch_bytes=min(EPOCH_BYTES, self._config.limits.max_log // 4),
-            on_cut_failed=self._cut_failed,
+            notice=self._notice,
             on_delivered=lambda done: self.sources[sequence.names[done.source]].delivered(done.end),
         )
         self._count_sequenced(sequence)
@@ -92,9 +92,6 @@ class IngressServer:
                 for each in block.ranges:
                     if each.source in sources:
                         sources[each.source].sequenced(each.end, block.size * (each.end - each.first) // messages)
-
-    def _cut_failed(self, error: OSError) -> None:
-        self._notice(f"The sequence of blocks cannot be written: {error.strerror}. It is retried.")
 
     def _added(self, source: str, first: int, end: int, size: int) -> None:
         self.sequencer.appended(self._numbers[source], first, end, size)

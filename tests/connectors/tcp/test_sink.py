@@ -158,6 +158,18 @@ def test_a_receiver_that_pauses_is_waited_for(sink, accept, monkeypatch):
     assert sink.notices.empty()
 
 
+def test_a_receiver_that_takes_nothing_for_long_is_reported_and_its_connection_is_kept(sink, accept, monkeypatch):
+    monkeypatch.setattr("wallaroo.connectors.tcp.sink._POLL_SECONDS", 0.05)
+    monkeypatch.setattr("wallaroo.connectors.tcp.sink._SILENT_SECONDS", 0.1)
+    done = sink.deliver(LARGE)
+    connection = accept()
+    assert "has taken nothing for 0.1 seconds: it does not read, or" in sink.notices.get(timeout=PATIENCE)
+    assert receive(connection, len(LARGE)) == LARGE
+    assert done() is None
+    assert sink.notices.get(timeout=PATIENCE).endswith(" takes outputs again.")
+    assert sink.notices.empty()
+
+
 def test_a_receiver_that_is_not_there_yet_is_waited_for(make_sink):
     address = free_address()
     sink = make_sink(address)

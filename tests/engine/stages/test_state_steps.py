@@ -35,7 +35,7 @@ class Machine:
     def block(self, *chunks):
         """Run chunks of `{key: messages}` as one block and return the outputs."""
         self.outputs.clear()
-        run = BucketRun(self.log, self.store, self.log.open(self.store, self.live))
+        run = BucketRun(self.log, self.store, self.live or self.log.open(self.store))
         for chunk in chunks:
             run.run(self.step, chunk)
         run.save()
@@ -45,12 +45,12 @@ class Machine:
     @property
     def states(self):
         """Return the live states, which are the same that another worker would find."""
-        assert self.log.open(self.store, None).objects == self.live.objects
+        assert self.log.open(self.store).objects == self.live.objects
         return self.live.objects
 
     def saved(self):
         """Return the states that the next run will find."""
-        return StateLog(self.plan.serializer, "the next run").open(self.store, None).objects
+        return StateLog(self.plan.serializer, "the next run").open(self.store).objects
 
 
 @pytest.fixture(scope="session", name="machine")

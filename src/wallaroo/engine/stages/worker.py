@@ -39,7 +39,6 @@ class Worker:
         self.outbox = outbox or Outbox(plan)
         self._lines: dict[str, SourceLine] = {}
         self._steps: dict[int, StateStep] = {}
-        self._live: dict[BucketName, Bucket] = {}
         self._log = StateLog(plan.serializer, plan.run_id)
         self._retraced: Retracing | None = None
         self.fatal_first_calls: Mapping[int, Mapping[str, str]] = {}
@@ -129,23 +128,9 @@ class Worker:
             self._retraced = Retracing(self, block)
         return self._retraced
 
-    def states(self, name: BucketName, files: BucketStores) -> Mapping[Any, Any]:
-        """Return the last saved states of a bucket by key: the live objects if they are up to date."""
-        bucket = self._log.open(files.bucket(name), self.take_live(name))
-        self.bring_back(name, bucket)
-        return bucket.objects
-
     def open_stage(self, level: int, partition: int, partitions: int, files: BucketStores) -> Stage:
-        """Return a stage with state, for use until the next commit."""
+        """Return a stage with state, which begins with what is committed."""
         return Stage(self, self._log, level, partition, partitions, files)
-
-    def take_live(self, name: BucketName) -> Bucket | None:
-        """Remove and return the live objects of a bucket; the caller changes them and returns them on success."""
-        return self._live.pop(name, None)
-
-    def bring_back(self, name: BucketName, bucket: Bucket) -> None:
-        """Keep the live objects of a bucket for later use."""
-        self._live[name] = bucket
 
     def prepare_sources(self) -> None:
         """Bind the first stage of every pipeline, so that constructor errors are found before the first message."""
@@ -183,7 +168,10 @@ class Worker:
 
 
 class Stage:
-    """The states of one level in one partition, between two commits."""
+    """The states of one level in one partition, for as long as a task runs.
+
+    The live objects end with it. If a task has failed, nobody knows which of them have been changed since the commit.
+    """
 
     def __init__(  # noqa: PLR0913, PLR0917 - identity and dependencies of a stage
         self, worker: Worker, log: StateLog, level: int, partition: int, partitions: int, files: BucketStores
@@ -255,13 +243,18 @@ class Stage:
     def _run(self, name: BucketName) -> BucketRun:
         run = self._runs.get(name)
         if run is None:
-            store = self._files.bucket(name)
-            if name not in self._buckets:
-                # Removed while it is being changed: if this task fails part-way, it must not be found here.
-                self._buckets[name] = self._log.open(store, self._worker.take_live(name))
-            run = BucketRun(self._log, store, self._buckets[name], partial(self._earlier, name))
+            run = BucketRun(self._log, self._files.bucket(name), self._bucket(name), partial(self._earlier, name))
             self._runs[name] = run
         return run
+
+    def _bucket(self, name: BucketName) -> Bucket:
+        if name not in self._buckets:
+            self._buckets[name] = self._log.open(self._files.bucket(name))
+        return self._buckets[name]
+
+    def states(self, name: BucketName) -> Mapping[Any, Any]:
+        """Return the live objects of a bucket by key."""
+        return self._bucket(name).objects
 
     def _earlier(self, name: BucketName) -> Iterator[Work]:
         """Yield a bucket's messages since its last save, up to the current chunk."""
@@ -288,11 +281,6 @@ class Stage:
         self._save()
         self._files.sync()
         return self._outbox.take_letters()
-
-    def keep(self) -> None:
-        """Keep the live objects after the commit has been made."""
-        for name, bucket in self._buckets.items():
-            self._worker.bring_back(name, bucket)
 
 
 class _ChunkForStates:
