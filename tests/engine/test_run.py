@@ -27,6 +27,7 @@ from wallaroo.engine.transport.task_channel import TaskChannel
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.block_sequence import unpack_block
 from wallaroo.ingress.client import IngressClient
+from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.sequencer import FRAME
 from wallaroo.process_sockets import dial
@@ -117,7 +118,7 @@ def test_a_stop_ends_the_epoch_of_the_next_attempt_where_the_last_one_was_to_end
             new.compute_next()
             new.compute_next()
             finish.join()
-    assert (parts.commits.block, parts.commits.ends) == (1, {"numbers": 1})
+    assert (parts.commits.block, parts.commits.ends) == (1, {Lane("numbers"): 1})
 
 
 def test_a_task_that_has_changed_much_has_the_ingress_end_the_epoch(ingress, parts):
@@ -164,7 +165,7 @@ def test_a_run_leaves_what_all_its_parts_have_counted(ingress, parts):
     running = Running(parts.home, (parts.commits, ingress.client, parts.egress, None, None), None, print)
     with closing(Life(ingress, parts, "one")) as life:
         ingress.send([b"one", b"three"])
-        while life.ends.get(0, 0) < 2:
+        while life.ends.get(Lane(0), 0) < 2:
             life.compute_next()
         while parts.egress.metrics.messages_in["numbers"] < 2:
             time.sleep(0.005)

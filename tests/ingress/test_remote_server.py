@@ -165,7 +165,7 @@ def test_without_the_token_or_sense_the_connection_is_closed(ingress, dial, line
 
 @pytest.mark.parametrize("op", ["drain", "commit", "committed", "delivered", "end epoch", "tick", "status", "wait"])
 def test_nothing_else_can_be_asked_for(ingress, dial, op):
-    assert is_closed(dial(line_of(op=op, token=TOKEN, offsets={"numbers": 1}, block=1, known={}, timeout=0)))
+    assert is_closed(dial(line_of(op=op, token=TOKEN, ends=[("numbers", 0, 1)], block=1, known={}, timeout=0)))
     ingress.send([b"x"])
     assert ingress.wait_for_end(1) == 1
 

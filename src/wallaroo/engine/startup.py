@@ -37,6 +37,7 @@ from wallaroo.engine.transport.plan_file import own_serializers
 from wallaroo.ingress.block_sequence import known_names
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import EPOCH_SECONDS, IngressConfig, SourceEndpoint, endpoint_of
+from wallaroo.ingress.lanes import ends_by_source
 from wallaroo.ingress.process import IngressProcess
 from wallaroo.notices import Notice
 from wallaroo.path_trust import untrusted_reason
@@ -180,8 +181,9 @@ class Startup:
         return _Ingress(IngressClient(config.control_path, self._token), config.control_path, workers)
 
     def _endpoints(self, commits: Commits) -> list[SourceEndpoint]:
+        known = ends_by_source(commits.ends)
         return [
-            endpoint_of(name, config, str(self.home.log_of(name)), commits.ends.get(name, 0))
+            endpoint_of(name, config, str(self.home.log_of(name)), known.get(name))
             for name, config in self._sources.items()
         ]
 

@@ -103,14 +103,13 @@ class Sequencer:
         self.damage: str | None = None
         """Why blocks that are needed again cannot be read, if they are damaged."""
 
-    def appended(self, source: int, first: int, end: int, size: int) -> None:
+    def appended(self, source: int, first: int, end: int, size: int, lane: int = 0) -> None:
         """Add messages that a source has accepted."""
-        last = self._waiting[-1][0] if self._waiting else None
-        if last is not None and last.source == source and last.end == first and self._waiting[-1][1] < BLOCK_BYTES:
-            merged, before = self._waiting.pop()
-            self._waiting.append((merged._replace(end=end), before + size))
+        last, before = self._waiting[-1] if self._waiting else (None, 0)
+        if last is not None and (last.source, last.lane, last.end) == (source, lane, first) and before < BLOCK_BYTES:
+            self._waiting[-1] = last._replace(end=end), before + size
         else:
-            self._waiting.append((Range(source, first, end), size))
+            self._waiting.append((Range(source, first, end, lane), size))
         self._waiting_bytes += size
         self._pump()
 

@@ -87,7 +87,7 @@ class AtHand:
         """Set the current message."""
         self._piece = (position, [message])
 
-    def read(self, source: str, first: int, end: int) -> Iterator[Piece]:  # noqa: ARG002 - there is only one message
+    def read(self, source: str, first: int, end: int, lane: int) -> Iterator[Piece]:  # noqa: ARG002 - there is only one
         """Yield the current message."""
         yield self._piece
 

@@ -103,6 +103,20 @@ class TestList:
         assert found[2][3:] == ["count", "ValueError:", "two", "waiting", "words", "'x'", "7"]
         assert found[3][3:] == ["encoder", "KeyError:", "'z'", "waiting", "other", "8"]
 
+    def test_where_a_source_has_partitions_they_are_reported(self, run, home):
+        ranges = [{"partition": 0, "positions": [4, 9]}, {"partition": 2, "positions": [3, 3]}]
+        letters = [
+            letter(COUNT, 1, KeyError(1), source="w", partition=2, position=7),
+            letter(COUNT, 1, KeyError(1), source="w", partitions=ranges),
+        ]
+        home.dead_letters.unlink()
+        DeadLetterFile(home.dead_letters, lambda _: None).add(letters)
+        exact, other = rows(run("list"))
+        assert (exact[-1], other[-2:]) == ("2:7", ["0:4-9,", "2:3-3"])
+        assert "from       message 7 of partition 2 of 'w'\n" in run("show", exact[0])
+        where = "one of the messages 4 to 9 of partition 0 or one of the messages 3 to 3 of partition 2 of 'w'"
+        assert f"from       {where}\n" in run("show", other[0])
+
     @pytest.mark.parametrize(
         ("options", "wanted"),
         [

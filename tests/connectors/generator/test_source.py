@@ -6,6 +6,7 @@ import time
 import wallaroo
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig, endpoint_of
+from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.log import LogReader
 from wallaroo.ingress.process import IngressProcess
 
@@ -93,7 +94,7 @@ def test_does_not_run_far_ahead_of_the_engine(tmp_path):
         while not stays_at(generating.client, "numbers", held, 1):
             held = generating.client.status()["numbers"]["end"]
         assert held < 1200
-        generating.client.committed(0, {"numbers": held})
+        generating.client.committed(0, {Lane("numbers"): held})
         generating.wait_for(held + 40)
 
 

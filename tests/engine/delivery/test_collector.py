@@ -17,6 +17,7 @@ from wallaroo.engine.state_heads import Place, StoredHead
 from wallaroo.engine.transport.crash_notes import NO_CARE, Note, WorkerNote
 from wallaroo.engine.transport.task_channel import FRAME, HELLO, TaskChannel
 from wallaroo.errors import SavedStateError, WallarooError
+from wallaroo.ingress.lanes import Lane
 
 TOKEN = "secret"
 HEAD = StoredHead(b"[1]", {1: Place("file", 0)})
@@ -97,18 +98,19 @@ def test_a_block_is_complete_when_all_have_handed_in(collector, task):
 
 def test_an_epoch_is_there_when_all_tasks_have_saved_also_if_they_have_gone_on(collector, task):
     lines = [task(partition) for partition in (0, 1)]
-    lines[0].saved(7, {0: 30, 1: 8}, {("s", 0): HEAD}, [{"n": 0}])
+    lines[0].saved(7, {Lane(0): 30, Lane(1): 8, Lane(1, 3): 9}, {("s", 0): HEAD}, [{"n": 0}])
     for line in lines:
         line.output(7, b"behind it")
     lines[0].output(8, b"further")
     assert collector.next("now", 7, 10) == [b"behind it", b"behind it"]
     # It is still under way, and may not be taken before what is before it has been delivered.
-    lines[1].saved(7, {0: 40, 2: 5}, {("s", 1): HEAD}, [{"n": 1}])
+    lines[1].saved(7, {Lane(0): 40, Lane(2): 5, Lane(1, 3): 12}, {("s", 1): HEAD}, [{"n": 1}])
     lines[1].output(8, b"further")
     assert collector.next("now", 6, 0.05) is None
     epoch = collector.next("now", 8, 10)
     assert isinstance(epoch, Epoch)
-    assert (epoch.block, epoch.ends, set(epoch.heads)) == (7, {0: 40, 1: 8, 2: 5}, {("s", 0), ("s", 1)})
+    assert (epoch.block, set(epoch.heads)) == (7, {("s", 0), ("s", 1)})
+    assert epoch.ends == {Lane(0): 40, Lane(1): 8, Lane(1, 3): 12, Lane(2): 5}
     assert sorted(letter["n"] for letter in epoch.letters) == [0, 1]
     collector.release(7)
     assert collector.next("now", 8, 10) == [b"further", b"further"]

@@ -320,6 +320,17 @@ def test_what_another_version_has_written_is_not_misread(tmp_path):
             home.recorded_layout()
 
 
+def test_a_directory_of_the_last_format_is_read_and_becomes_one_of_the_present_format(tmp_path):
+    home = Home(tmp_path)
+    home.record_layout("app", LAYOUT)
+    present = json.loads((tmp_path / "layout.json").read_text())
+    (tmp_path / "layout.json").write_text(json.dumps(present | {"format": 3}))
+    assert home.recorded_layout() == ("app", LAYOUT)
+    home.record_layout("app", LAYOUT)
+    assert json.loads((tmp_path / "layout.json").read_text()) == present
+    assert present["format"] > 3
+
+
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "7", '{"format": 3, "application": "app"}', '{"format": 3, "levels": 7, "singles": 7}']
 )

@@ -19,6 +19,7 @@ from wallaroo.engine.directory.resume import (
 from wallaroo.engine.plan import new_layout
 from wallaroo.errors import DirectoryError
 from wallaroo.ingress.block_sequence import Range, SequenceWriter, known_names, segment_firsts
+from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.log.committed import note_committed
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.writer import LogWriter
@@ -60,7 +61,7 @@ def accept(home, source, number):
 
 
 def commit(home, block, **ends):
-    Commits(home.path / COMMIT, home.states).commit(block, {}, ends)
+    Commits(home.path / COMMIT, home.states).commit(block, {}, {Lane(source): end for source, end in ends.items()})
 
 
 def sequenced(home, names, *blocks):
@@ -192,7 +193,7 @@ class TestPipelinesThatCameOrWent:
         assert check("orders", gone=["one"]) == []
         # The messages of the pipeline that is gone wait for it, and get another block when it is back.
         killed = SequenceWriter(home.sequence, ["words", "orders"])
-        assert (killed.end, killed.ends) == (1, {0: 4, 1: 3})
+        assert (killed.end, killed.ends) == (1, {Lane(0): 4, Lane(1): 3})
         killed.append(0, 1, (Range(0, 4, 9),))
         with pytest.raises(DirectoryError, match="messages of the pipeline 'words'"):
             check("orders")
@@ -221,7 +222,7 @@ def test_a_commit_that_was_there_and_is_lost_is_refused(home, visiting):
     # A run that was killed before its first commit is simply started again.
     assert layout_for(home, application, 4).layout.buckets == 4
     commit(home, 2, p0=4)
-    note_committed(home.log_of("p0"), 4)
+    note_committed(home.log_of("p0"), {0: 4})
     layout_for(home, application, 4)
     (home.path / COMMIT).unlink()
     with pytest.raises(DirectoryError, match="is missing, and the state cannot be found without it"):

@@ -117,7 +117,7 @@ def test_damage_in_the_middle_is_not_papered_over(tmp_path):
 def test_what_the_application_has_had_gets_no_new_messages_from_the_first_connection_on(tmp_path):
     with LogWriter(tmp_path / "log") as writer:
         writer.append([b"x"] * 9)
-    endpoint = listening(tmp_path, known=10)
+    endpoint = listening(tmp_path, known={0: 10})
     notices = []
 
     async def serve():

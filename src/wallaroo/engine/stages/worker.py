@@ -25,6 +25,7 @@ from wallaroo.engine.transport.dead_letter_record import PACKED, Letter
 from wallaroo.engine.transport.shuffle_format import BLOCK, Chunk
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.block_sequence import SequencedBlock, unpack_block
+from wallaroo.ingress.lanes import Lane
 
 _KEPT_AT_MOST = 16 << 20
 """How many bytes of messages are kept for rebuilding a state after an error before the states are written."""
@@ -84,7 +85,7 @@ class Worker:
 
         The same block always yields at the same points.
         """
-        for source, first, end in block.ranges:
+        for source, first, end, lane in block.ranges:
             name = self.plan.sources[source]
             line = line_of(name)
             if line is None:
@@ -92,9 +93,9 @@ class Worker:
                     f"Block {block.number} has messages of the pipeline {name!r}, which the application no longer has. "
                     "Start it once more with that pipeline, so that they are processed"
                 )
-            outbox.current.source = name
-            stage = FirstStage(outbox, line)
-            for at, payloads in self._messages.read(name, first, end):
+            outbox.current.lane = f"{name} {lane}"
+            stage = FirstStage(outbox, line, lane)
+            for at, payloads in self._messages.read(name, first, end, lane):
                 yield from stage.run(at, payloads)
 
     def _line(self, name: str) -> SourceLine | None:
@@ -191,8 +192,8 @@ class Stage:
         self._chunks: list[_ChunkForStates] = []
         """The chunks computed since the last save, still packed."""
         self._kept = 0
-        self.ends: dict[int, int] = {}
-        """For each source, the end of the messages in the blocks received so far."""
+        self.ends: dict[Lane[int], int] = {}
+        """For each lane, the end of the messages in the blocks received so far."""
 
     def run(self, shares: Iterable[Iterable[Chunk]]) -> list[list[Chunk]]:
         """Compute this partition's part of a block: the shares from the previous stage, in their order.
@@ -206,7 +207,7 @@ class Stage:
         for share in onward:
             share.append(Chunk(BLOCK, 0, 0, block.pack()))
         self._outbox.clear()
-        self._outbox.current.source = ""
+        self._outbox.current.lane = ""
         for chunk in chunks:
             if chunk.route == BLOCK:
                 continue
