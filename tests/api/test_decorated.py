@@ -243,8 +243,8 @@ def test_a_class_with_methods_needs_no_decorator():
 
 def test_all_mistakes_of_decorated_functions_are_listed_at_once():
     @wallaroo.decoder(8)
-    def decoded(bs, more):
-        return bs, more
+    def decoded(bs, more, most):
+        return bs, more, most
 
     @wallaroo.state_computation(name="", state=5)
     def counted(data):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, Self, overload
 
+from wallaroo.command_line import call_setup
 from wallaroo.engine.plan import Layout, Plan
 from wallaroo.engine.stages.state_files import MemoryStores
 from wallaroo.engine.stages.worker import Stage, Worker
@@ -44,7 +45,8 @@ def run(application: Testable, inputs: Inputs, *, encoded: bool = False, args: I
     Args:
         application: A built application, or its `application_setup`.
         inputs: The messages for its only source, or, by name of the pipeline, for several. Bytes go through the
-            decoder; anything else is treated as an already decoded message.
+            decoder, and so do pairs of bytes and a `wallaroo.KafkaMessage`, where the decoder takes both; anything
+            else is treated as an already decoded message.
         encoded: Return the encoded outputs instead of the outputs.
         args: The command line for `application_setup`. If omitted, `application_setup` gets as many made-up addresses
             as it needs. Addresses are never opened.
@@ -297,7 +299,7 @@ class InMemory:
 
 
 def _built(setup: Callable[[list[str]], Application], args: Iterable[str] | None) -> Application:
-    return call_with_addresses(setup, []) if args is None else setup(list(args))
+    return call_with_addresses(setup, []) if args is None else call_setup(setup, list(args))
 
 
 def _layout(pipelines: tuple[Pipeline, ...]) -> Layout:

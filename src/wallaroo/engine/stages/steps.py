@@ -52,7 +52,8 @@ def source_line(plan: Plan, outbox: Outbox, pipeline: Pipeline) -> Run:
     loop = GeneratedLoop("payloads")
     line = _Line(loop, plan, outbox, pipeline)
     place = Place.of_decoder(pipeline)
-    decode = outbox.watched(pipeline.source.decoder.decode, place.label)
+    decoder: Any = pipeline.source.decoder
+    decode = outbox.watched(decoder.decode, place.label)
     with loop.block("for payload in payloads:"):
         with line.called(decode, "payload", place, takes_bytes=True):
             line.write_after(DECODER, line.result)
