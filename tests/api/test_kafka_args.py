@@ -108,7 +108,7 @@ def test_default_parsers_can_be_called_with_a_command_line():
     assert (sink.topic, sink.encoder, sink.exactly_once) == ("counts", encode, False)
 
 
-def test_in_a_setup_a_missing_option_is_told_at_once():
+def test_in_a_setup_a_missing_option_is_reported_at_once():
     with pytest.raises(wallaroo.WallarooParameterError, match="--feed_topic is missing"):
         call_setup(lambda _args: DefaultKafkaSourceCLIParser(decode, name="feed"), SOURCE)
 

@@ -288,7 +288,7 @@ def test_a_mistake_before_branches_is_reported_once_and_those_in_each():
     assert third.startswith("pipeline 'words', to_sink: a sink must be a sink config; got None")
 
 
-def test_mistakes_in_any_number_of_forks_are_told_once_each():
+def test_mistakes_in_any_number_of_forks_are_reported_once_each():
     pipeline = source()
     for _ in range(40):
         pipeline = pipeline.to(len).merge(pipeline.to(5))

@@ -403,7 +403,7 @@ def _unexpected(text: str) -> None:
     raise AssertionError(text)
 
 
-def test_a_block_that_could_not_be_written_is_tried_again_and_told_once(
+def test_a_block_that_could_not_be_written_is_tried_again_and_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sequencer_module, "RETRY_SECONDS", 0.01)
@@ -437,7 +437,7 @@ def test_a_block_that_could_not_be_written_is_tried_again_and_told_once(
     asyncio.run(test())
 
 
-def test_a_sequence_that_cannot_be_forced_to_the_disk_is_told_in_words_of_its_own(
+def test_a_sequence_that_cannot_be_forced_to_the_disk_has_its_own_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sequencer_module, "SYNC_SECONDS", 0.01)

@@ -71,7 +71,7 @@ def test_an_end_that_is_there_twice_is_a_mistake():
     assert mistakes == [TWICE.format("'s'")]
 
 
-def test_a_source_that_is_merged_with_itself_again_and_again_is_told_once():
+def test_a_source_that_is_merged_with_itself_again_and_again_is_reported_once():
     ends = (source("p"),)
     for _ in range(40):
         ends = merged(ends, ends)

@@ -103,7 +103,7 @@ class TestList:
         assert found[2][3:] == ["count", "ValueError:", "two", "waiting", "words", "'x'", "7"]
         assert found[3][3:] == ["encoder", "KeyError:", "'z'", "waiting", "other", "8"]
 
-    def test_where_a_source_has_partitions_they_are_told(self, run, home):
+    def test_where_a_source_has_partitions_they_are_reported(self, run, home):
         ranges = [{"partition": 0, "positions": [4, 9]}, {"partition": 2, "positions": [3, 3]}]
         letters = [
             letter(COUNT, 1, KeyError(1), source="w", partition=2, position=7),

@@ -162,7 +162,7 @@ def test_brokers_with_unknown_names_are_refused(kind, make, doing):
         ({"security.protocol": "SSL", "ssl.ca.location": "/no/such.pem"}, "ssl.ca.location"),
     ],
 )
-def test_settings_that_the_client_refuses_are_told(kind, make, config, reason):
+def test_settings_that_the_client_refuses_are_reported(kind, make, config, reason):
     with pytest.raises(
         ApplicationError, match=f"Pipeline 'p': Kafka's client refuses config of the {make.__name__}: .*"
     ):

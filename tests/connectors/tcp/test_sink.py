@@ -158,7 +158,7 @@ def test_a_receiver_that_pauses_is_waited_for(sink, accept, monkeypatch):
     assert sink.notices.empty()
 
 
-def test_a_receiver_that_takes_nothing_for_long_is_told_and_its_connection_is_kept(sink, accept, monkeypatch):
+def test_a_receiver_that_takes_nothing_for_long_is_reported_and_its_connection_is_kept(sink, accept, monkeypatch):
     monkeypatch.setattr("wallaroo.connectors.tcp.sink._POLL_SECONDS", 0.05)
     monkeypatch.setattr("wallaroo.connectors.tcp.sink._SILENT_SECONDS", 0.1)
     done = sink.deliver(LARGE)

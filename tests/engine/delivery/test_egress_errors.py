@@ -168,7 +168,7 @@ class PartitionedKind(RangedKind):
     mistakes = shown = intake = reader = None
 
 
-def test_where_a_source_has_partitions_the_block_is_told_for_each(start, kept, monkeypatch, inputs):
+def test_where_a_source_has_partitions_the_block_is_reported_for_each(start, kept, monkeypatch, inputs):
     monkeypatch.setattr(registry, "SOURCES", [*registry.SOURCES, PartitionedKind()])
     inputs["p"]["kind"] = "partitioned"
     with start() as egress:
