@@ -91,11 +91,10 @@ class Settings(NamedTuple):
     given: dict[str, str]
     """The settings for the client, as given on the command line."""
 
-    def client(self, topic: Topic, **own: Any) -> dict[str, Any]:
-        """Return the settings for a client; `a_b` of `own` stands for `a.b`."""
-        renamed = {name.replace("_", "."): value for name, value in own.items()}
+    def client(self, topic: Topic, own: dict[str, Any]) -> dict[str, Any]:
+        """Return the settings for a client that has some of its own."""
         # What goes wrong is told by the commands, in fewer words.
-        return {"client.id": "wallaroo", "log_level": 0, **renamed, **self.given, "bootstrap.servers": topic.servers}
+        return {"client.id": "wallaroo", "log_level": 0, **own, **self.given, "bootstrap.servers": topic.servers}
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, str]:
@@ -160,7 +159,7 @@ def find_topic(
 
     failures: list[str] = []
     try:
-        admin = AdminClient(settings.client(topic, error_cb=lambda error: failures.append(error.str())))
+        admin = AdminClient(settings.client(topic, {"error_cb": lambda error: failures.append(error.str())}))
     except KafkaException as error:
         raise WallarooError(f"--kafka-config is refused: {error.args[0].str()}") from error
     deadline = time.monotonic() + retry

@@ -46,7 +46,7 @@ class TopicReader:
             "fetch.queue.backoff.ms": 10,
             "error_cb": self._on_error,
         }
-        self._consumer: Consumer = Consumer(settings.client(topic, **own))
+        self._consumer: Consumer = Consumer(settings.client(topic, own))
         self._told: set[str] = set()
 
     def run(self, tally: Tally, *, from_beginning: bool) -> None:

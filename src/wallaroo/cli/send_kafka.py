@@ -31,15 +31,18 @@ class TopicWriter:
         self._separator = settings.separator
         self._wait = wait
         own = {"enable.idempotence": True, "linger.ms": 5, "message.timeout.ms": 0}
-        self._producer = Producer(settings.client(topic, **own))
+        self._producer = Producer(settings.client(topic, own))
         self._confirmed = 0
         self._refused: str | None = None
         self._last_progress = time.monotonic()
 
     def send(self, batches: Iterable[Batch], tally: Tally, show: Callable[[Tally], None]) -> None:
         """Hand over every line to the client; `tally` counts them."""
-        self._last_progress = time.monotonic()
         for batch in batches:
+            self._producer.poll(0)
+            if self._confirmed == tally.messages:
+                # The input may have paused; from now on there is something to confirm.
+                self._last_progress = time.monotonic()
             for line in batch:
                 value, key = self._parts(line)
                 self._produce(value, key, tally)
