@@ -13,7 +13,7 @@ them again by position, they stay there, and only their order is kept (`RangedKi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -213,13 +213,17 @@ class SinkConnection(Protocol):
     def deliver(self, block: OutputBlock) -> None:
         """Deliver one block; wait for the receiver as long as it takes, or raise StoppedError.
 
-        When this returns, the block has been delivered. Its bytes are in `bodies`, and one by one in `messages()`.
-        After a crash the same block number may be delivered again, with the same messages: with `effectively_once`
-        the sink has to make sure that the receiver has them once.
+        When the receiver has the block, the sink calls `block.delivered()`: before this returns, or later, from its
+        own thread. So it may take many blocks at a time, and reports them in their order. What stops it later than in
+        this call, it passes to `block.failed()` of the first block that it has not delivered, and reports no more.
+
+        The bytes of the block are in `bodies`, and one by one in `messages()`. After a crash the same block number may
+        be delivered again, with the same messages: with `effectively_once` the sink has to make sure that the receiver
+        has them once. A receiver that identifies blocks by number gets one only after `SinkContext.make_durable`.
         """
 
     def close(self) -> None:
-        """Close the connection after everything delivered has been sent."""
+        """Close the connection after everything delivered has been sent, and report nothing more."""
 
 
 @dataclass(frozen=True)
@@ -231,6 +235,11 @@ class SinkContext:
     notice: Notice
     application: str
     """The id of the state that the outputs come from: it changes with --reset, which restarts the block numbers."""
+    make_durable: Callable[[int], None]
+    """Has a block, by its number, and all before it synced to disk, from any thread.
+
+    If a power failure lost a block that a receiver has, another one would get its number, and be dropped as a repeat.
+    """
     effectively_once: bool = False
     """Whether receivers get every block effectively once, by confirming blocks and dropping repeats."""
 

@@ -57,6 +57,7 @@ class TcpSink:
             block.resend()
             raise
         self._broken.end(f"The receiver at {self.name} is back; the block was sent again.")
+        block.delivered()
 
     def _attempt(self, block: OutputBlock) -> bool:
         """Send a block on the existing connection, or a new one; return whether it has been delivered."""
