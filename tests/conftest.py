@@ -3,6 +3,8 @@
 State goes to a folder of the tests' own, never to the home folder of whoever runs them.
 
 Whole processes come first, so that at the end no worker of the test runner waits for another's long tests.
+
+Tests with Kafka use a real broker. Without its jars, and without a way to get them, they are skipped, but not in CI.
 """
 
 import os
@@ -30,6 +32,41 @@ def folder_for_state(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory):
+    """Return a running `tests.kafka_broker.Broker`, which all tests of a worker share: use topics of your own."""
+    broker = _new_broker(tmp_path_factory.mktemp("kafka"))
+    yield broker.start()
+    broker.clean_up()
+
+
+@pytest.fixture
+def new_kafka(tmp_path_factory):
+    """Make a broker for one test, not started yet, for those that stop it or have it set up in another way."""
+    made = []
+
+    def make(settings=None):
+        made.append(_new_broker(tmp_path_factory.mktemp("kafka"), settings))
+        return made[-1]
+
+    yield make
+    for broker in made:
+        broker.clean_up()
+
+
+def _new_broker(folder, settings=None):
+    # Most tests need neither the client nor Java.
+    from tests.kafka_broker import Broker  # noqa: PLC0415
+    from tests.kafka_jars import OfflineError, jars  # noqa: PLC0415
+
+    try:
+        jars()
+    except OfflineError as error:
+        why = f"The jars of a Kafka broker are not in the cache folder, and cannot be downloaded: {error}"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
+    return Broker(folder, settings)
 
 
 @pytest.fixture

@@ -8,10 +8,8 @@ import wallaroo
 
 
 def test_importing_wallaroo_does_not_import_spark_or_the_tools_around_it():
-    program = (
-        "import json, sys, wallaroo; "
-        "print(json.dumps([name for name in ('pyspark', 'pyarrow', 'click', 'rich') if name in sys.modules]))"
-    )
+    left_out = ("pyspark", "pyarrow", "click", "rich", "confluent_kafka")
+    program = f"import json, sys, wallaroo; print(json.dumps([name for name in {left_out} if name in sys.modules]))"
     finished = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert json.loads(finished.stdout) == []
 

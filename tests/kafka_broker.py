@@ -1,0 +1,289 @@
+"""A Kafka broker of one node for tests and benchmarks, real and on loopback: only Python is needed on the machine.
+
+broker = Broker(folder).start()
+topic = broker.create_topic("words", partitions=3)
+broker.produce(topic, [b"plain", {"value": b"with a key", "key": b"k", "partition": 1}])
+[message.value() for message in broker.consume(topic, 2)]
+broker.kill()       # as kill -9 does; stop() is SIGTERM
+broker.start()      # the same address, the same data
+broker.clean_up()
+"""
+
+import base64
+import itertools
+import os
+import signal
+import subprocess
+import time
+import uuid
+from functools import cached_property
+from pathlib import Path
+
+import psutil
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from tests.kafka_jars import jars, java
+from tests.ports import free_port
+from tests.processes import PATIENCE
+
+from wallaroo import guarded_process
+
+_FLAGS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    # A test that forgets to create a topic is to fail; one about a missing topic needs it missing.
+    "auto.create.topics.enable": "false",
+    "num.network.threads": "2",
+    "num.io.threads": "2",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+    "log.retention.check.interval.ms": "1000",
+    "log.initial.task.delay.ms": "1000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    # A broker that was killed is not believed to be alive for long: without this, a new start takes 12 seconds.
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+}
+
+
+class Broker:
+    """A broker with its data in a folder; `settings` are added to those of its properties file."""
+
+    def __init__(self, folder, settings=None):
+        self._folder = Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self.port = free_port()
+        self._controller = free_port()
+        self._numbers = itertools.count(1)
+        self._process = None
+        self.pid = None
+        self._write_properties({**_SETTINGS, **(settings or {})})
+        self._run("kafka.tools.StorageTool", "format", "-t", _new_id(), "-c", self._properties)
+
+    @property
+    def address(self):
+        """Return `host:port`, as a command line or librdkafka has it."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def brokers(self):
+        """Return the list that the configs of Wallaroo have."""
+        return [("127.0.0.1", str(self.port))]
+
+    @property
+    def log(self):
+        """Return what the broker has written so far."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    def start(self):
+        """Start it, also again after `stop` or `kill`; returns when it answers a request for metadata."""
+        assert self._process is None, "the broker is running"
+        with self._log.open("ab") as log:
+            self._process = guarded_process.start(
+                self._command("kafka.Kafka", self._properties), None, env=dict(os.environ), stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + PATIENCE
+        while not self._answers():
+            assert self._process.poll() is None, f"the broker has ended:\n{self.log}"
+            assert time.monotonic() < deadline, f"the broker does not answer:\n{self.log}"
+        (child,) = psutil.Process(self._process.pid).children()
+        self.pid = child.pid
+        return self
+
+    def stop(self):
+        """End it in good order (SIGTERM)."""
+        self._end(signal.SIGTERM)
+
+    def kill(self):
+        """End it as a crash would (SIGKILL)."""
+        self._end(signal.SIGKILL)
+
+    def clean_up(self):
+        """End it, if it runs; its data stay in the folder."""
+        if self._process is not None:
+            guarded_process.end(self._process)
+            self._process = self.pid = None
+
+    def client(self, **settings):
+        """Return the settings for a client of librdkafka; `a_b` stands for `a.b`."""
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        # It would tell each attempt to reach a broker that a test has stopped.
+        return {"bootstrap.servers": self.address, "log_level": 0, "reconnect.backoff.max.ms": 200, **given}
+
+    @cached_property
+    def admin(self):
+        """The client for everything that is not about messages; what it has been asked for ends with it."""
+        return AdminClient(self.client())
+
+    def create_topic(self, name=None, partitions=1, **config):
+        """Create a topic, with a name of its own if none is given, and return its name; `a_b` stands for `a.b`."""
+        name = name or f"topic-{os.getpid()}-{next(self._numbers)}"
+        config = {key.replace("_", "."): str(value) for key, value in config.items()}
+        self._wait_for(self.admin.create_topics([NewTopic(name, partitions, 1, config=config)]))
+        self._wait_until_leaders(name, partitions)
+        return name
+
+    def delete_topic(self, name):
+        """Delete a topic with all its messages."""
+        self._wait_for(self.admin.delete_topics([name]))
+
+    def add_partitions(self, topic, total):
+        """Have a topic have `total` partitions."""
+        self._wait_for(self.admin.create_partitions([NewPartitions(topic, total)]))
+        self._wait_until_leaders(topic, total)
+
+    def delete_before(self, topic, offsets):
+        """Remove the oldest messages, as retention does: `offsets` are the first to stay, by partition."""
+        self._wait_for(
+            self.admin.delete_records([TopicPartition(topic, number, offset) for number, offset in offsets.items()])
+        )
+
+    def produce(self, topic, messages, **settings):
+        """Send messages in order, and wait until the broker has them all.
+
+        Each is a value, or a dictionary of what `Producer.produce` takes: value, key, partition, timestamp, headers.
+        """
+        failed = []
+        producer = Producer(self.client(**{"linger.ms": 5, "enable.idempotence": True, **settings}))
+        for message in messages:
+            given = dict(message) if isinstance(message, dict) else {"value": message}
+            report = given.pop("on_delivery", lambda error, _message: failed.append(error) if error else None)
+            while True:
+                try:
+                    producer.produce(topic, **given, on_delivery=report)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        assert producer.flush(PATIENCE) == 0, "the broker does not take the messages"
+        assert not failed, failed[0]
+
+    def consume(self, topic, count=None, *, committed=True, start=OFFSET_BEGINNING):
+        """Return the first `count` messages of a topic, waiting for them; without a number, those that are there.
+
+        They are in order for each partition. `committed` leaves out what is in a transaction that is aborted, or still
+        open.
+        """
+        level = "read_committed" if committed else "read_uncommitted"
+        consumer = Consumer(
+            self.client(
+                group_id=f"consume-{uuid.uuid4()}",
+                isolation_level=level,
+                enable_auto_commit=False,
+                enable_partition_eof=True,
+                fetch_wait_max_ms=50,
+            )
+        )
+        try:
+            partitions = set(consumer.list_topics(topic, PATIENCE).topics[topic].partitions)
+            consumer.assign([TopicPartition(topic, number, start) for number in partitions])
+            return list(_consumed(consumer, count, partitions))
+        finally:
+            consumer.close()
+
+    def ends(self, topic):
+        """Return the offset after the last message, by partition."""
+        consumer = Consumer(self.client(group_id="ends"))
+        try:
+            numbers = consumer.list_topics(topic, PATIENCE).topics[topic].partitions
+            return {n: consumer.get_watermark_offsets(TopicPartition(topic, n), PATIENCE)[1] for n in numbers}
+        finally:
+            consumer.close()
+
+    def committed(self, group):
+        """Return the offsets that a group has committed, by topic and partition, as tools that show the lag do."""
+        asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        found = asked[group].result(PATIENCE).topic_partitions
+        return {(each.topic, each.partition): each.offset for each in found}
+
+    @property
+    def _properties(self):
+        return self._folder / "server.properties"
+
+    @property
+    def _log(self):
+        return self._folder / "broker.log"
+
+    def _write_properties(self, settings):
+        at = f"PLAINTEXT://{self.address}"
+        all_settings = {
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller}",
+            "listeners": f"{at},CONTROLLER://127.0.0.1:{self._controller}",
+            "advertised.listeners": at,
+            "log.dirs": self._folder / "data",
+            **settings,
+        }
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in all_settings.items()))
+
+    def _command(self, *arguments):
+        return [str(part) for part in (java(), *_FLAGS, "-cp", f"{jars()}/*", *arguments)]
+
+    def _run(self, *arguments):
+        ran = subprocess.run(self._command(*arguments), check=False, capture_output=True, text=True, timeout=PATIENCE)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+
+    def _end(self, number):
+        os.kill(self.pid, number)
+        self._process.wait(PATIENCE)
+        self.clean_up()
+
+    def _answers(self):
+        try:
+            return bool(self.admin.list_topics(timeout=1).brokers)
+        except KafkaException:
+            return False
+
+    def _wait_for(self, futures):
+        for future in futures.values():
+            future.result(PATIENCE)
+
+    def _wait_until_leaders(self, topic, partitions):
+        """Wait until all partitions can be used: a topic is created before each has a leader."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            found = self.admin.list_topics(topic, PATIENCE).topics[topic].partitions.values()
+            if len(found) == partitions and all(each.leader >= 0 and each.error is None for each in found):
+                return
+            assert time.monotonic() < deadline, f"{topic} has no leaders:\n{self.log}"
+            time.sleep(0.01)
+
+
+def _consumed(consumer, count, partitions):
+    """Yield messages until there are `count`; without one, until each of the partitions has come to its end."""
+    deadline = time.monotonic() + PATIENCE
+    found = 0
+    while partitions if count is None else found < count:
+        assert time.monotonic() < deadline, f"{found} messages of {count}"
+        for message in consumer.consume(1000, 0.1):
+            if message.error() is None:
+                found += 1
+                yield message
+                if found == count:
+                    return
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                partitions.discard(message.partition())
+            else:
+                raise KafkaException(message.error())
+
+
+def _new_id():
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
