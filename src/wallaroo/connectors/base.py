@@ -32,6 +32,10 @@ Piece = tuple[int, list[bytes]]
 """The position of the first message, and the payloads from it on."""
 
 
+Packer = Callable[[Any], bytes]
+"""Packs the result of an encoder into one message of a block."""
+
+
 class StoppedError(Exception):
     """The application is being stopped; the next run will deliver what was not delivered."""
 
@@ -248,7 +252,7 @@ class SinkKind(ABC):
     """Describes sinks whose configs are of one class."""
 
     config_class: ClassVar[type]
-    """The class of its configs. They have an `encoder`, which returns the bytes to deliver.
+    """The class of its configs. They have an `encoder`, which returns what is to be delivered.
 
     They may have a `name`, which is a string or None: `choose` of `to_sinks` picks sinks by it.
     """
@@ -266,6 +270,18 @@ class SinkKind(ABC):
 
         A receiver that is not up yet is not an error: the sink waits for it.
         """
+
+    def packer(self, config: Any) -> Packer | None:  # noqa: ARG002
+        """Return what packs the result of the config's encoder, which is not None, into one message of a block.
+
+        It is called in the workers, for every output, and raises an error if the result is of the wrong shape: then
+        the output becomes a dead letter of the encoder. None if an encoder returns bytes, or text for UTF-8.
+        """
+        return None
+
+    def unpacked(self, message: bytes) -> bytes:
+        """Return what is delivered for a message of a block, for those who test an application."""
+        return message
 
     @abstractmethod
     def connection(self, config: Any, context: SinkContext) -> SinkConnection:
