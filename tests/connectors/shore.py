@@ -47,6 +47,7 @@ class ShelfConnection:
 
     def deliver(self, block):
         self._config.blocks.append((block.number, [bytes(each) for each in block.messages()]))
+        block.delivered()
 
     def close(self):
         self._config.blocks.append(("closed", self._context.application, self._context.effectively_once))

@@ -8,6 +8,8 @@ from contextlib import closing
 
 import pytest
 
+import wallaroo
+from wallaroo import testing
 from wallaroo.connectors import registry
 from wallaroo.connectors.base import LoggedKind, RangedKind
 from wallaroo.connectors.pulled import PulledIntake
@@ -18,6 +20,9 @@ from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.plan import Plan, new_layout
 from wallaroo.engine.spark.preflight import check_connectors
+from wallaroo.engine.stages.outbox import Outbox
+from wallaroo.engine.stages.steps import to_sink
+from wallaroo.engine.transport.dead_letter_record import load_records
 from wallaroo.engine.transport.shuffle_format import Chunk
 from wallaroo.errors import WallarooParameterError
 from wallaroo.ingress.block_sequence import SequenceWriter
@@ -137,10 +142,39 @@ class WaveKind(RangedKind):
         return WaveReader(place["beach"])
 
 
+class Crate(Shelf):
+    """A config: outputs are put into a list with a label; the encoder returns both."""
+
+    encoder = wallaroo.encoder(lambda text: (text, text[:1]) if text else None)
+
+
+class Labelled(bytes):
+    """What is in a crate."""
+
+
+class CrateKind(ShelfKind):
+    config_class = Crate
+
+    def packer(self, config):
+        def pack(encoded):
+            content, label = encoded
+            if label == "x":
+                raise ValueError("no such label")
+            return f"{label}|{content}".encode()
+
+        return pack
+
+    def unpacked(self, message):
+        label, content = message.split(b"|", 1)
+        made = Labelled(content)
+        made.label = label
+        return made
+
+
 @pytest.fixture(autouse=True)
 def further_kinds(monkeypatch):
     monkeypatch.setattr(registry, "SOURCES", [*registry.SOURCES, TideKind(), WaveKind()])
-    monkeypatch.setattr(registry, "SINKS", [*registry.SINKS, ShelfKind()])
+    monkeypatch.setattr(registry, "SINKS", [*registry.SINKS, CrateKind(), ShelfKind()])
 
 
 def test_an_application_of_them_is_built_and_drawn_or_refused():
@@ -293,3 +327,22 @@ def test_a_sink_gets_the_messages_of_every_block_once(tmp_path):
         egress.deliver(7, chunks)
     with closing(Ledger(Home(tmp_path).ledger)) as ledger:
         assert shelf.blocks == [(7, [b"one", b"two", b"three"]), ("closed", ledger.id, True)]
+
+
+class TestASinkWhoseEncoderReturnsNoBytes:
+    def test_a_worker_packs_what_it_returns_and_what_does_not_fit_is_an_error_of_the_encoder(self, tmp_path):
+        built = application(Tides("cuxhaven"), Crate())
+        plan = Plan(built, new_layout(built.pipelines, 4), sources=["north sea"])
+        outbox = Outbox(plan)
+        to_sink(plan, outbox, built.pipelines[0], 0)(["high", "", "xx", "low"])
+        shares = [[]]
+        outbox.share_out(0, shares, 0)
+        output, letters = shares[0]
+        assert (output.body, output.marks) == (b"h|highl|low", array("I", [6, 5]))
+        [letter] = load_records(letters.body)
+        assert (letter["step"], letter["error"]) == ("encoder", "ValueError: no such label")
+
+    def test_a_test_sees_what_is_delivered(self):
+        encoded = testing.run(application(Tides("cuxhaven"), Crate()), [b"high", b"", b"low"], encoded=True)
+        assert encoded == [b"high", b"low"]
+        assert [each.label for each in encoded] == [b"h", b"l"]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from wallaroo.connectors.base import SinkContext
 from wallaroo.connectors.output_block import OutputBlock
 from wallaroo.connectors.tcp.confirmed_sink import ConfirmedTcpSink
 
@@ -45,7 +46,8 @@ def start(tmp_path, address):
 @pytest.fixture
 def sink(address):
     def make(application):
-        return ConfirmedTcpSink(*address, threading.Event(), lambda _: None, application=application)
+        context = SinkContext(threading.Event(), lambda _: None, application, make_durable=lambda _: None)
+        return ConfirmedTcpSink(*address, context)
 
     return make
 

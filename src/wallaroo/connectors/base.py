@@ -13,7 +13,7 @@ them again by position, they stay there, and only their order is kept (`RangedKi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 Piece = tuple[int, list[bytes]]
 """The position of the first message, and the payloads from it on."""
+
+
+Packer = Callable[[Any], bytes]
+"""Packs the result of an encoder into one message of a block."""
 
 
 class StoppedError(Exception):
@@ -231,13 +235,17 @@ class SinkConnection(Protocol):
     def deliver(self, block: OutputBlock) -> None:
         """Deliver one block; wait for the receiver as long as it takes, or raise StoppedError.
 
-        When this returns, the block has been delivered. Its bytes are in `bodies`, and one by one in `messages()`.
-        After a crash the same block number may be delivered again, with the same messages: with `effectively_once`
-        the sink has to make sure that the receiver has them once.
+        When the receiver has the block, the sink calls `block.delivered()`: before this returns, or later, from its
+        own thread. So it may take many blocks at a time, and reports them in their order. What stops it later than in
+        this call, it passes to `block.failed()` of the first block that it has not delivered, and reports no more.
+
+        The bytes of the block are in `bodies`, and one by one in `messages()`. After a crash the same block number may
+        be delivered again, with the same messages: with `effectively_once` the sink has to make sure that the receiver
+        has them once. A receiver that identifies blocks by number gets one only after `SinkContext.make_durable`.
         """
 
     def close(self) -> None:
-        """Close the connection after everything delivered has been sent."""
+        """Close the connection after everything delivered has been sent, and report nothing more."""
 
 
 @dataclass(frozen=True)
@@ -249,6 +257,11 @@ class SinkContext:
     notice: Notice
     application: str
     """The id of the state that the outputs come from: it changes with --reset, which restarts the block numbers."""
+    make_durable: Callable[[int], None]
+    """Has a block, by its number, and all before it synced to disk, from any thread.
+
+    If a power failure lost a block that a receiver has, another one would get its number, and be dropped as a repeat.
+    """
     effectively_once: bool = False
     """Whether receivers get every block effectively once, by confirming blocks and dropping repeats."""
 
@@ -257,7 +270,7 @@ class SinkKind(ABC):
     """Describes sinks whose configs are of one class."""
 
     config_class: ClassVar[type]
-    """The class of its configs. They have an `encoder`, which returns the bytes to deliver.
+    """The class of its configs. They have an `encoder`, which returns what is to be delivered.
 
     They may have a `name`, which is a string or None: `choose` of `to_sinks` picks sinks by it.
     """
@@ -275,6 +288,18 @@ class SinkKind(ABC):
 
         A receiver that is not up yet is not an error: the sink waits for it.
         """
+
+    def packer(self, config: Any) -> Packer | None:  # noqa: ARG002
+        """Return what packs the result of the config's encoder, which is not None, into one message of a block.
+
+        It is called in the workers, for every output, and raises an error if the result is of the wrong shape: then
+        the output becomes a dead letter of the encoder. None if an encoder returns bytes, or text for UTF-8.
+        """
+        return None
+
+    def unpacked(self, message: bytes) -> bytes:
+        """Return what is delivered for a message of a block, for those who test an application."""
+        return message
 
     @abstractmethod
     def connection(self, config: Any, context: SinkContext) -> SinkConnection:

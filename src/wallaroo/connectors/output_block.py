@@ -14,11 +14,16 @@ def _forget(_size: int, _checksum: int) -> None:
     """Discard the progress."""
 
 
+def _ignore(_error: BaseException | None) -> None:
+    """Discard the end of the delivery."""
+
+
 class OutputBlock:
     """The encoded messages of one block for one sink, as bodies of whole messages; `lengths` has their lengths.
 
-    Progress is recorded at the boundaries between bodies, as a size and the checksum of that many bytes. After a crash
-    the next run can resume from there, if what it computes starts with the same bytes.
+    The sink reports the end of the delivery with `delivered` or `failed`. Until then progress is recorded at the
+    boundaries between bodies, as a size and the checksum of that many bytes. After a crash the next run can resume from
+    there, if what it computes starts with the same bytes.
 
     >>> notes = []
     >>> block = OutputBlock(7, [b"one ", b"two ", b"three "], note=lambda *progress: notes.append(progress))
@@ -37,16 +42,18 @@ class OutputBlock:
         bodies: Sequence[Body],
         note: Callable[[int, int], None] = _forget,
         lengths: Sequence[Sequence[int]] = (),
+        ended: Callable[[BaseException | None], None] = _ignore,
     ) -> None:
         self.number = number
         self.bodies = bodies
-        self._lengths = lengths
+        self.lengths = lengths
         self.size = sum(map(len, bodies))
         self.done = 0
         """How many bytes need not be sent (again); always a boundary between bodies."""
         self._checksum = 0
         self._border = 0
         self._note = note
+        self._ended = ended
 
     def messages(self) -> Iterator[Body]:
         """Yield the messages one by one, for sinks that do not send one stream of bytes.
@@ -55,9 +62,17 @@ class OutputBlock:
         >>> [bytes(message) for message in block.messages()]
         [b'one', b'two', b'three']
         """
-        for body, lengths in zip(self.bodies, self._lengths, strict=True):
+        for body, lengths in zip(self.bodies, self.lengths, strict=True):
             for begin, end in pairwise(accumulate(lengths, initial=0)):
                 yield body[begin:end]
+
+    def delivered(self) -> None:
+        """Report that the receiver has the block; may be called in any thread."""
+        self._ended(None)
+
+    def failed(self, error: BaseException) -> None:
+        """Report the error that has stopped the sink, after it has taken this block; may be called in any thread."""
+        self._ended(error)
 
     @property
     def left(self) -> Sequence[Body]:

@@ -11,7 +11,7 @@ from wallaroo.connectors.tcp.kind import TcpSinkKind, TcpSourceKind
 from wallaroo.introspection import a_kind_of
 
 if TYPE_CHECKING:
-    from wallaroo.connectors.base import SinkKind, SourceKind
+    from wallaroo.connectors.base import Packer, SinkKind, SourceKind
 
 SOURCES: list[SourceKind] = [TcpSourceKind(), KafkaSourceKind(), GeneratorKind(), ReplayKind()]
 SINKS: list[SinkKind] = [TcpSinkKind(), KafkaSinkKind()]
@@ -41,6 +41,11 @@ def sink_kind(config: Any) -> SinkKind:
         if isinstance(config, kind.config_class):
             return kind
     raise TypeError(f"no kind of sink has configs such as {a_kind_of(config)}")
+
+
+def packer_of(config: Any) -> Packer | None:
+    """Return what packs the results of a sink's encoder, if its kind has such; the sinks of tests have no kind."""
+    return sink_kind(config).packer(config) if is_sink(config) else None
 
 
 def source_kind_called(name: str) -> SourceKind:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from wallaroo.connectors.base import Piece
+from wallaroo.connectors.registry import sink_kind
 from wallaroo.engine.stages.current_message import Origin
 from wallaroo.engine.stages.outbox import AT_HAND, Outbox
 from wallaroo.engine.stages.steps import checked_bytes
 from wallaroo.engine.transport.dead_letter_record import Place
 from wallaroo.errors import WallarooError
 from wallaroo.kafka_message import KafkaMessage
-from wallaroo.protocols import LINES, Decoder, Encoder, KafkaDecoder, KafkaEncoder, takes_message
+from wallaroo.protocols import LINES, Decoder, Encoder, KafkaDecoder, SinkConfig, takes_message
 
 
 class StepError(WallarooError):
@@ -129,10 +130,12 @@ class Feed:
 
 
 class Recorder:
-    """An encoder that records its inputs and results."""
+    """An encoder that records its inputs and results, for the sink of a config."""
 
-    def __init__(self, encoder: Encoder | KafkaEncoder) -> None:
-        self._encoder = encoder
+    def __init__(self, config: SinkConfig) -> None:
+        self._encoder = config.encoder
+        self._kind = sink_kind(config)
+        self._pack = self._kind.packer(config) or checked_bytes
         self.outputs: list[Any] = []
         self.encoded: list[bytes] = []
 
@@ -142,5 +145,6 @@ class Recorder:
         encoded = self._encoder.encode(data)
         if encoded is None:
             return None
-        self.encoded.append(checked_bytes(encoded))
-        return self.encoded[-1]
+        packed = self._pack(encoded)
+        self.encoded.append(self._kind.unpacked(packed))
+        return packed

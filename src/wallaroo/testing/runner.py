@@ -183,7 +183,7 @@ class InMemory:
             shown = number if name is None or name.isdecimal() else name
             label = f"{pipeline.name}[{shown}]" if several else pipeline.name
             # Several branches may end in one sink.
-            recorders.append(Sink(self._recorders.setdefault(label, Recorder(sink.encoder)), name))
+            recorders.append(Sink(self._recorders.setdefault(label, Recorder(sink)), name))
         return replace(pipeline, source=Source(Feed(pipeline.source.decoder)), sinks=tuple(recorders))
 
     @property

@@ -1,12 +1,29 @@
-"""Until the kinds of Kafka are registered for everybody."""
+"""What the tests of the Kafka connector share."""
+
+import uuid
 
 import pytest
-
-from wallaroo.connectors import registry
-from wallaroo.connectors.kafka.kind import KafkaSourceKind
+from tests.connectors.kafka.written_blocks import Written
 
 
-@pytest.fixture(autouse=True)
-def kafka_kinds(monkeypatch):
-    if not any(kind.name == "kafka" for kind in registry.SOURCES):
-        monkeypatch.setattr(registry, "SOURCES", [*registry.SOURCES, KafkaSourceKind()])
+@pytest.fixture
+def application():
+    """Return the id of an application's state."""
+    return uuid.uuid4().hex
+
+
+@pytest.fixture
+def open_sink(request, application):
+    """Return a function that makes a sink for a topic; all are closed at the end."""
+    made = []
+    main = application
+
+    def make(topic, brokers=None, application=None, **options):
+        address = (brokers or request.getfixturevalue("kafka")).address
+        made.append(Written(address, topic, application or main, **options))
+        return made[-1]
+
+    yield make
+    for written in made:
+        written.stopping.set()
+        written.sink.close()

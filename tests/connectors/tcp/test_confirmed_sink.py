@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from wallaroo.connectors.base import StoppedError
+from wallaroo.connectors.base import SinkContext, StoppedError
 from wallaroo.connectors.output_block import OutputBlock
 from wallaroo.connectors.tcp.confirmed_sink import ConfirmedTcpSink
 
@@ -28,7 +28,9 @@ class Running:
         self.stopping = threading.Event()
         self.notices = queue.Queue()
         address = self.server.getsockname()
-        self.tcp = ConfirmedTcpSink(*address, self.stopping, self.notices.put, application=APPLICATION)
+        self.durable = []
+        context = SinkContext(self.stopping, self.notices.put, APPLICATION, self.durable.append)
+        self.tcp = ConfirmedTcpSink(*address, context)
         stack.callback(self.tcp.close)
 
     def deliver(self, number, *bodies):
@@ -86,6 +88,7 @@ def test_a_block_is_framed_and_delivered_when_it_is_confirmed(sink):
     connection.sendall((300).to_bytes(8, "big"))
     assert done() is None
     assert sink.notices.empty()
+    assert sink.durable == [258, 300]
 
 
 @pytest.mark.parametrize("answer", [b"", b"\0\0\0", (6).to_bytes(8, "big"), b"thank you"])

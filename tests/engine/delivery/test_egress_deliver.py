@@ -181,7 +181,7 @@ def test_receivers_are_looked_for_before_there_is_anything_to_send(start, server
         assert [connection.recv(10) for connection in accepted] == [b"one", b"two"]
 
 
-def test_a_crash_between_sending_and_the_ledger_repeats_that_block_and_no_other(start, servers, monkeypatch):
+def test_a_crash_between_sending_and_the_ledger_repeats_that_block_and_no_other(start, servers, monkeypatch, tmp_path):
     class CrashError(BaseException):
         """The process is gone."""
 
@@ -194,7 +194,10 @@ def test_a_crash_between_sending_and_the_ledger_repeats_that_block_and_no_other(
             patched.setattr("wallaroo.engine.delivery.ledger.Ledger.record", crash)
             with pytest.raises(CrashError):
                 egress.deliver(1, [sent(0, b"two ")])
-    with start() as egress:
+        left = tmp_path / "left"
+        left.mkdir()
+        shutil.copy(tmp_path / "ledger", left / "ledger")
+    with start(left) as egress:
         for block, body in enumerate([b"one ", b"two ", b"three "]):
             egress.deliver(block, [sent(0, body)])
     assert accept_all(servers[0]) == [b"one two ", b"two three "]

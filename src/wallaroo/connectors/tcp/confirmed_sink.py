@@ -7,26 +7,32 @@ from __future__ import annotations
 
 import select
 import socket
-import threading
 import time
 import uuid
 from struct import Struct
 
+from wallaroo.connectors.base import SinkContext
 from wallaroo.connectors.output_block import OutputBlock
 from wallaroo.connectors.tcp.sink import TcpSink
-from wallaroo.notices import REPORT_AGAIN_SECONDS, Condition, Notice
+from wallaroo.notices import REPORT_AGAIN_SECONDS, Condition
 
 _TIMEOUT_SECONDS = 10.0
 _ENDED = "it closed the connection without confirming the block"
 
 
 class ConfirmedTcpSink(TcpSink):
-    """Sends framed blocks to a receiver at (host, port); `application` is the id of the state that they come from."""
+    """Sends framed blocks to a receiver at (host, port)."""
 
-    def __init__(self, host: str, port: int, stopping: threading.Event, notice: Notice, *, application: str) -> None:
-        super().__init__(host, port, stopping, notice)
-        self._stream = stream_id(application, self.name)
-        self._unconfirmed = Condition(notice, interval=REPORT_AGAIN_SECONDS)
+    def __init__(self, host: str, port: int, context: SinkContext) -> None:
+        super().__init__(host, port, context.stopping, context.notice)
+        self._stream = stream_id(context.application, self.name)
+        self._make_durable = context.make_durable
+        self._unconfirmed = Condition(context.notice, interval=REPORT_AGAIN_SECONDS)
+
+    def deliver(self, block: OutputBlock) -> None:
+        """Send one block until it is confirmed."""
+        self._make_durable(block.number)
+        super().deliver(block)
 
     def _transmit(self, connection: socket.socket, block: OutputBlock) -> None:
         header = HEADER.pack(MAGIC, self._stream, block.number, block.size)

@@ -89,7 +89,7 @@ class TcpSinkKind(SinkKind):
 
         host, port = config.address
         if context.effectively_once:
-            return ConfirmedTcpSink(host, port, context.stopping, context.notice, application=context.application)
+            return ConfirmedTcpSink(host, port, context)
         return TcpSink(host, port, context.stopping, context.notice)
 
 

@@ -65,6 +65,7 @@ class TcpSink:
             raise
         self._silent.end(f"The receiver at {self.name} takes outputs again.")
         self._broken.end(f"The receiver at {self.name} is back; the block was sent again.")
+        block.delivered()
 
     def _attempt(self, block: OutputBlock) -> bool:
         """Send a block on the existing connection, or a new one; return whether it has been delivered."""

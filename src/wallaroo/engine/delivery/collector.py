@@ -119,17 +119,21 @@ class Collector:
             self._ends.clear()
             self._changed.notify_all()
 
-    def next(self, attempt: str, block: int, timeout: float) -> list[bytes] | Epoch | None:
+    def next(
+        self, attempt: str, block: int, timeout: float, is_woken: Callable[[], bool] = lambda: False
+    ) -> list[bytes] | Epoch | None:
         """Return the outputs of a block in the order of the partitions, or an epoch that has ended before it.
 
-        None if neither arrives in time, or if another attempt has started.
+        Each is returned once. None if neither arrives in time, if another attempt has started, or if `wake` was called
+        and `is_woken` is true.
         """
 
         def is_there() -> bool:
-            return attempt != self.attempt or self._is_complete(block) or self._saved_before(block) is not None
+            return self._is_complete(block) or self._saved_before(block) is not None
 
         with self._changed:
-            if not self._changed.wait_for(is_there, timeout) or attempt != self.attempt:
+            self._changed.wait_for(lambda: attempt != self.attempt or is_there() or is_woken(), timeout)
+            if attempt != self.attempt or not is_there():
                 return None
             # Tasks do not stop at the end of an epoch; the last one may save when others are already beyond it.
             if (end := self._saved_before(block)) is not None:
@@ -146,7 +150,7 @@ class Collector:
         return min(ends, default=None)
 
     def _epoch(self, block: int) -> Epoch:
-        reports = self._saved[block].values()
+        reports = self._saved.pop(block).values()
         # The greatest end counts: without states, a task sees only some of the blocks.
         ends = load_ends(sorted(end for report in reports for end in report["ends"]))
         heads = {
@@ -166,8 +170,6 @@ class Collector:
     def release(self, block: int) -> None:
         """Discard what belongs to an epoch that is committed."""
         self._deaths.forget_before(block)
-        with self._changed:
-            self._saved.pop(block, None)
 
     def wake(self) -> None:
         """Wake up waiting threads."""

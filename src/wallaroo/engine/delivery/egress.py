@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -14,6 +15,7 @@ from wallaroo.connectors.registry import sink_kind
 from wallaroo.engine.delivery.collector import Collector, Epoch, Expected
 from wallaroo.engine.delivery.dead_letter_file import DeadLetterFile
 from wallaroo.engine.delivery.error_policy import ErrorPolicy, OnError
+from wallaroo.engine.delivery.in_flight import Delivery, InFlight
 from wallaroo.engine.delivery.ingress_feedback import Progress
 from wallaroo.engine.delivery.ledger import Ledger, Part
 from wallaroo.engine.delivery.unlisted_keys import UnlistedKeys
@@ -34,9 +36,11 @@ _DEAD_LETTERS_IN_LEDGER = "dead letters"
 
 
 class Egress:
-    """Delivers blocks one by one in a thread of the driver, which owns the connections.
+    """Delivers blocks in order in a thread of the driver, which owns the connections.
 
-    With `effectively_once`, blocks are sent in frames with their numbers, and receivers have to confirm them.
+    Sinks may take several blocks before they have delivered the first. A block counts as delivered, and an epoch is
+    committed, when all sinks have delivered everything up to it. With `effectively_once`, blocks are sent in frames
+    with their numbers, and receivers have to confirm them.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts and options of a run
@@ -61,19 +65,26 @@ class Egress:
         self._progress = progress
         collector.on_enough_changed = progress.end_epoch_of
         self._notice = notice
-        self._effectively_once = effectively_once
         self._sources = plan.sources
         self._bring_letters = {source for source in plan.sources if plan.brings_letters(source)}
         self._have_lanes = {source for source in plan.sources if plan.has_lanes(source)}
-        context = SinkContext(stopping, notice, self._ledger.id, effectively_once)
+        self._in_flight = InFlight(collector.wake)
+        context = SinkContext(stopping, notice, self._ledger.id, self._make_durable, effectively_once)
         self._connections: dict[str, SinkConnection] = {}
         self._routes: dict[int, str] = {}
         for route in plan.routes:
             if isinstance(route, SinkRoute):
                 self._routes[route.number] = self._connect(route, context).name
         self._next = self._printed = self._furthest = commits.block
+        self._reported = self._next
+        """The blocks before this one have been reported as delivered."""
+        self._uncounted: deque[SequencedBlock] = deque()
+        """The blocks that sinks have been given and that are not counted as delivered yet."""
+        self._epochs: deque[Epoch] = deque()
+        """The epochs of this attempt that have ended and wait for their blocks to be delivered."""
         self._on_disk = 0
         """The blocks before this one are durable."""
+        self._forcing = threading.Lock()
         self._attempt = ""
         self._committing = threading.Lock()
         self._at_hand: list[bytes] | Epoch | None = None
@@ -119,6 +130,10 @@ class Egress:
             self._thread.join(_LAST_SECONDS)
         for connection in self._connections.values():
             connection.close()
+        if not self._thread.is_alive():
+            # What sinks have delivered last, the next run need not deliver again. An error is known already.
+            with contextlib.suppress(Exception):
+                self._record_delivered()
         self._dead_letters.close()
         self._unlisted_keys.close()
         self._ledger.close()
@@ -138,20 +153,35 @@ class Egress:
     def _step(self) -> None:
         if self._attempt != self._hand_ins.attempt:
             self._attempt = self._hand_ins.attempt
-            self._next = self._commits.block
+            self._next = self._reported = self._commits.block
             self._at_hand = None
+            self._epochs.clear()
         if self._at_hand is None:
-            self._at_hand = self._hand_ins.next(self._attempt, self._next, _POLL_SECONDS)
+            self._at_hand = self._hand_ins.next(
+                self._attempt, self._next, _POLL_SECONDS, lambda: self._in_flight.is_to_settle
+            )
         taken = self._at_hand
         if isinstance(taken, Epoch):
-            self._commit(taken)
+            self._epochs.append(taken)
         elif taken is not None:
             chunks = [chunk for share in taken for chunk in unpack_share(share)]
             self.deliver(self._next, sorted(chunks, key=lambda chunk: (chunk.route, chunk.part)))
             self._next += 1
-            self._progress.delivered(self._next)
         self._at_hand = None
+        self._settle()
         self.held_up = None
+
+    def _settle(self) -> None:
+        """Report what all sinks have delivered, and commit the epochs that end before it."""
+        self._record_delivered()
+        first = self._in_flight.first
+        delivered = self._next if first is None else min(self._next, first)
+        if delivered > self._reported:
+            self._reported = delivered
+            self._progress.delivered(delivered)
+        while self._epochs and self._epochs[0].block <= delivered:
+            self._commit(self._epochs[0])
+            self._epochs.popleft()
 
     def _commit(self, epoch: Epoch) -> None:
         with self._committing:
@@ -188,15 +218,33 @@ class Egress:
         if not self._ledger.has(_DEAD_LETTERS_IN_LEDGER, number):
             self._keep(letters, block.ranges, number)
         for name, of_sink in outputs.items():
-            if not self._ledger.has(name, number):
+            if not self._ledger.has(name, number) and not self._in_flight.has(name, number):
                 for_sink = self._for_sink(name, number, of_sink)
                 self._connections[name].deliver(for_sink)
-                self._ledger.record(name, number)
-                self.metrics.sent(name, sum(chunk.number for chunk in of_sink), for_sink.size)
+                self._in_flight.add(Delivery(name, number, sum(chunk.number for chunk in of_sink), for_sink.size))
         if number >= self._furthest:
             # Blocks that are computed again after a failure are not progress.
             self._furthest = number + 1
-            self.metrics.delivered(block, self._sources)
+            self._uncounted.append(block)
+        self._record_delivered()
+
+    def _record_delivered(self) -> None:
+        """Record what sinks have delivered, and count the blocks that all of them have."""
+
+        def record(delivery: Delivery) -> None:
+            self._ledger.record(delivery.sink, delivery.block)
+            self.metrics.sent(delivery.sink, delivery.messages, delivery.size)
+
+        self._in_flight.settle(record)
+        first = self._in_flight.first
+        while self._uncounted and (first is None or self._uncounted[0].number < first):
+            self.metrics.delivered(self._uncounted.popleft(), self._sources)
+
+    def _make_durable(self, number: int) -> None:
+        """Have a block synced to disk, if it may not be yet."""
+        with self._forcing:
+            if number >= self._on_disk:
+                self._on_disk = self._progress.force()
 
     def _tell(self, chunk: Chunk) -> None:
         """Tell what a chunk has for the user's screen."""
@@ -242,15 +290,10 @@ class Egress:
                 if not size:
                     raise
 
-        outputs = OutputBlock(number, [chunk.body for chunk in chunks], note, [chunk.marks for chunk in chunks])
-        if self._effectively_once:
-            # Receivers identify blocks by number: if a power failure lost a block that they have, another one would get
-            # its number, and be dropped as a repeat.
-            if number >= self._on_disk:
-                self._on_disk = self._progress.force()
-        else:
-            _, size, checksum = self._ledger.part(sink, number)
-            outputs.resume(size, checksum)
+        bodies, lengths = [chunk.body for chunk in chunks], [chunk.marks for chunk in chunks]
+        outputs = OutputBlock(number, bodies, note, lengths, self._in_flight.reporter(sink))
+        _, size, checksum = self._ledger.part(sink, number)
+        outputs.resume(size, checksum)
         return outputs
 
 

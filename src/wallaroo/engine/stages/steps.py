@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from wallaroo.connectors.registry import packer_of
 from wallaroo.engine.loop_codegen import GeneratedLoop
 from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.stages.inlining import expression_of
@@ -366,8 +367,11 @@ class _Line:
                 loop.line(f"except {self._errors} as error: encoded = {self._failed(encode, place)}({message}, error)")
             else:
                 loop.line(f"encoded = {loop.name(encode, 'encode')}({message})")
-            loop.line(f"if type(encoded) is bytes: {append}(encoded)")
-            loop.line(f"elif encoded is not None: {append}({loop.name(checked_bytes, 'checked')}(encoded))")
+            if (pack := packer_of(route.sink)) is not None:
+                loop.line(f"if encoded is not None: {append}({loop.name(pack, 'pack')}(encoded))")
+            else:
+                loop.line(f"if type(encoded) is bytes: {append}(encoded)")
+                loop.line(f"elif encoded is not None: {append}({loop.name(checked_bytes, 'checked')}(encoded))")
 
 
 def checked_list(results: Any) -> list[Any]:

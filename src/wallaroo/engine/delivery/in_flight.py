@@ -1,0 +1,93 @@
+"""The blocks that sinks have taken and not delivered yet."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Delivery(NamedTuple):
+    """A block that a sink has taken."""
+
+    sink: str
+    block: int
+    messages: int
+    size: int
+
+
+class InFlight:
+    """Knows how far each sink is; each takes blocks in order, and delivers them in order.
+
+    A sink reports from any thread. What it has reported counts when `settle` is called. Thread-safe.
+
+    >>> reports = []
+    >>> in_flight = InFlight(wake=lambda: None)
+    >>> for number in (3, 4):
+    ...     reports.append(in_flight.reporter("a sink"))
+    ...     in_flight.add(Delivery("a sink", number, messages=1, size=10))
+    >>> in_flight.first, in_flight.has("a sink", 4), in_flight.has("a sink", 5)
+    (3, True, False)
+    >>> reports[0](None)
+    >>> in_flight.settle(print)
+    Delivery(sink='a sink', block=3, messages=1, size=10)
+    >>> in_flight.first
+    4
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever there is something to settle."""
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._last: dict[str, int] = {}
+        self._of_sink: defaultdict[str, deque[Delivery]] = defaultdict(deque)
+        self._reports: deque[tuple[str, BaseException | None]] = deque()
+        """What sinks have reported and is not settled yet: each report is about the sink's first block."""
+
+    @property
+    def first(self) -> int | None:
+        """Return the first block that a sink has taken and not delivered; None if there is none."""
+        with self._lock:
+            return min((waiting[0].block for waiting in self._of_sink.values() if waiting), default=None)
+
+    @property
+    def is_to_settle(self) -> bool:
+        """Return whether sinks have reported something."""
+        return bool(self._reports)
+
+    def has(self, sink: str, block: int) -> bool:
+        """Return whether a sink has taken this block, in whichever attempt, and may have delivered it."""
+        return self._last.get(sink, -1) >= block
+
+    def reporter(self, sink: str) -> Callable[[BaseException | None], None]:
+        """Return how a sink reports the end of a delivery: with None, or with the error that stops it."""
+
+        def report(error: BaseException | None) -> None:
+            self._reports.append((sink, error))
+            self._wake()
+
+        return report
+
+    def add(self, delivery: Delivery) -> None:
+        """Count a block that a sink has taken; it may have reported the end of the delivery already."""
+        with self._lock:
+            self._last[delivery.sink] = delivery.block
+            self._of_sink[delivery.sink].append(delivery)
+
+    def settle(self, record: Callable[[Delivery], None]) -> None:
+        """Record every delivery that has ended; raise the error of a sink that has stopped.
+
+        What could not be recorded, because the disk is full, remains to be settled.
+        """
+        with self._lock:
+            while self._reports:
+                sink, error = self._reports[0]
+                if error is not None:
+                    raise error
+                waiting = self._of_sink[sink]
+                if not waiting:
+                    return  # It is about to be added.
+                record(waiting[0])
+                waiting.popleft()
+                self._reports.popleft()
