@@ -26,6 +26,7 @@ A program declares an application in a function `application_setup(args)`, which
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from wallaroo._version import __version__
@@ -38,6 +39,7 @@ from wallaroo.api.computations import (
     state_computation,
     state_computation_multi,
 )
+from wallaroo.api.decorated import class_of_decorated
 from wallaroo.api.durations import hours, microseconds, milliseconds, minutes, nanoseconds, seconds
 from wallaroo.api.partitions import key_extractor, partition
 from wallaroo.api.pipelines import Pipeline, build_application, source
@@ -143,6 +145,14 @@ __all__ = [
     "tcp_parse_input_addrs",
     "tcp_parse_output_addrs",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Return the class of a decorated function, such as `wallaroo.Computation__double`."""
+        if (found := class_of_decorated(name)) is not None:
+            return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
 
 
 def run(application_setup: Callable[[list[str]], Application], args: Sequence[str] | None = None) -> None:
