@@ -83,7 +83,7 @@ class Log:
             os.write(2, click.unstyle(line).encode(errors="backslashreplace") + b"\n")
 
     @contextmanager
-    def telling_errors(self) -> Iterator[None]:
+    def reporting_errors(self) -> Iterator[None]:
         """Also log an error that ends the command; as JSON, it is only logged."""
         try:
             yield
@@ -132,8 +132,8 @@ class Log:
 
 
 def _as_json(level: Level, text: str, now: datetime) -> str:
-    told = {"time": now.isoformat(timespec="milliseconds"), "level": level.name.lower(), "message": _plain(text)}
-    return json.dumps(told)
+    entry = {"time": now.isoformat(timespec="milliseconds"), "level": level.name.lower(), "message": _plain(text)}
+    return json.dumps(entry)
 
 
 def _plain(text: str) -> str:

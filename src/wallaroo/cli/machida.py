@@ -80,7 +80,7 @@ class _Machida(click.Command):
 @click.option(
     "--skip-damaged",
     is_flag=True,
-    help="Continue without messages in the log that the disk has damaged. What is left of them is moved aside.",
+    help="Continue without messages in the log that the disk has damaged. What is left of them is kept in a folder.",
 )
 @click.option(
     "--name",
@@ -199,7 +199,7 @@ def _run_logged(context: click.Context, find: Callable[[click.Context], tuple[Pr
     """Find the application and run it; log everything, including why it ends, as the options specify."""
     with plain_errors(exit_codes=True):
         run_log = log_from(context.params)
-    with run_log.telling_errors(), said_through(run_log.warning), plain_errors(exit_codes=True):
+    with run_log.reporting_errors(), said_through(run_log.warning), plain_errors(exit_codes=True):
         program, setup = find(context)
         run_application(program, setup, context.params, run_log)
 

@@ -73,7 +73,7 @@ class RestartPolicy:
                 f"{failure.text}\nAccepted messages are kept: once the program is fixed, the same command resumes "
                 "from there."
             )
-        if failure.kind == Kind.NO_ROOM or (failure.kind == Kind.LOST and any(map(is_full, self._folders))):
+        if failure.kind == Kind.DISK_FULL or (failure.kind == Kind.LOST and any(map(is_full, self._folders))):
             # Spark does not distinguish a full disk from other failures.
             self._waits += 1
             return self._wait_for_space(failure.text)

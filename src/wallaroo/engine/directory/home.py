@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from wallaroo.engine.directory.archive import LOCK, finish_setting_aside, set_aside
+from wallaroo.engine.directory.archive import LOCK, archive_contents, finish_archiving
 from wallaroo.engine.directory.marker import claim, is_applications, refuse_untrusted
 from wallaroo.engine.directory.quote_free_paths import refuse_unusable, safe_path
 from wallaroo.engine.directory.run_folder import found_users_folder
@@ -89,7 +89,7 @@ class Home:
         os.pwrite(lock, f"{process} {_beginning(process)}".strip().encode() + b"\n", 0)
         self.lock = lock
         with _usable(self.path):
-            finish_setting_aside(self.path)
+            finish_archiving(self.path)
             self.spark_log.parent.mkdir(mode=0o700, exist_ok=True)
 
     def link_from(self, folder: Path) -> None:
@@ -116,10 +116,10 @@ class Home:
             os.close(lock)
         return False
 
-    def set_aside(self) -> Path | None:
+    def archive(self) -> Path | None:
         """Start fresh: move the contents into a folder, and return it, or None if there were none."""
         with _usable(self.path):
-            folder = set_aside(self.path)
+            folder = archive_contents(self.path)
             self.spark_log.parent.mkdir(mode=0o700, exist_ok=True)
         return folder
 

@@ -110,9 +110,9 @@ class SourceMessages:
         return reader.read(first, end, lane)
 
     def _open(self, source: str) -> SourceReader:
-        told = self._plan.inputs[source]
-        kind = source_kind_called(told["kind"])
-        return kind.reader(self._plan.source_config(source), told["place"], self._log_of(source))
+        endpoint = self._plan.inputs[source]
+        kind = source_kind_called(endpoint["kind"])
+        return kind.reader(self._plan.source_config(source), endpoint["place"], self._log_of(source))
 
     def _log_here(self, source: str) -> LogCursor:
         return LogCursor(Path(self._plan.inputs[source]["log"]))
