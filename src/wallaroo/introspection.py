@@ -108,9 +108,17 @@ def a_kind_of(thing: Any) -> str:
         return f"the class {thing.__name__}"
     if inspect.isroutine(thing):
         return f"the function {label(thing)}"
+    return f"{label(thing)} ({a_type_of(thing)})"
+
+
+def a_type_of(thing: Any) -> str:
+    """Return the name of the type of `thing`, with its article.
+
+    >>> a_type_of(7), a_type_of("text")
+    ('an int', 'a str')
+    """
     kind = type(thing).__name__
-    article = "an" if kind[0].lower() in "aeiou" else "a"
-    return f"{label(thing)} ({article} {kind})"
+    return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
 
 
 def instance_of(target: Any) -> Any:

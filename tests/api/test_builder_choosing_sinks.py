@@ -132,7 +132,7 @@ def test_a_name_of_digits_does_not_hide_another_sink():
         ("d", "there is no sink 'd' to choose; the sinks are 'a', 'b', 'c'"),
         (["a", "d"], "there is no sink 'd' to choose; the sinks are 'a', 'b', 'c'"),
         ("", "there is no sink '' to choose"),
-        (7, "expected the name of a sink, a list, tuple or set of names, or None for no sink, got a int: 7"),
+        (7, "expected the name of a sink, a list, tuple or set of names, or None for no sink, got an int: 7"),
         (True, "expected the name of a sink, a list, tuple or set of names, or None for no sink, got a bool: True"),
         (["a", 7], "expected the name of a sink, a list, tuple or set of names, or None for no sink, got a list"),
         ([["a"]], "expected the name of a sink, a list, tuple or set of names, or None for no sink, got a list"),

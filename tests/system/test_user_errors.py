@@ -93,7 +93,7 @@ TROUBLES = [
         "encoder",
         traceback("encoder", "raise KeyError(word)", "KeyError: 'unsendable'"),
     ),
-    ("a number", ("a", "number"), "encoder", shape("expected bytes (or text, sent as UTF-8), got a int: ")),
+    ("a number", ("a", "number"), "encoder", shape("expected bytes (or text, sent as UTF-8), got an int: ")),
 ]
 
 

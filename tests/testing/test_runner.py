@@ -272,7 +272,7 @@ class TestErrors:
             testing.run(ab.build(), ["why"])
         assert str(raised.value) == (
             "Pipeline 'words', step 'pair' failed for the message 'why': ReturnShapeError: expected True or False for "
-            "save_state, got a int: 3. Write `return output, True` to have the state saved, `return output, False` if "
+            "save_state, got an int: 3. Write `return output, True` to have the state saved, `return output, False` if "
             "not, and `return (a, b), True` for a pair"
         )
 

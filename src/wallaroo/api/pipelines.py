@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.introspection import MISSING, a_kind_of, fills_missing
+from wallaroo.introspection import MISSING, a_kind_of, a_type_of, fills_missing
 from wallaroo.topology.assemble import assemble_ends
 from wallaroo.topology.branches import Declaration, Ends, merged, sources_of
 
@@ -236,7 +236,7 @@ def build_application(app_name: str, pipeline: Pipeline, *more: Pipeline) -> App
 
 def _got(thing: Any) -> str:
     if isinstance(thing, list | tuple) and any(isinstance(each, Pipeline) for each in thing):
-        return f"a {type(thing).__name__} of pipelines: write them one after the other, without brackets"
+        return f"{a_type_of(thing)} of pipelines: write them one after the other, without brackets"
     if callable(getattr(thing, "new_pipeline", None)):
         return f"{a_kind_of(thing)}: a builder builds its application itself, with build()"
     return a_kind_of(thing)

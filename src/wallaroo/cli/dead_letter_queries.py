@@ -64,6 +64,12 @@ class DeadLetterQueries:
         path = resilience_dir or default_home(f"{application} {name}" if name else str(application), looking=True)
         home = Home(path)
         home.look()
+        # The file of dead letters may have been copied to a folder of its own.
+        if not is_applications(home.path) and not home.dead_letters.exists():
+            raise WallarooError(
+                f"{home.path} is not the directory of an application, and has no {home.dead_letters.name}. Specify "
+                "the directory that was given to machida."
+            )
         return cls(home)
 
     def state(self, letter: Letter) -> str:
