@@ -86,7 +86,7 @@ class LineDecoder(Protocol[Message_co]):
     """
 
     @property
-    def framing(self) -> Any:
+    def framing(self) -> str | Callable[[], str]:
         """Return "lines"; it may also be a method that returns it."""
 
     def decode(self, bs: bytes, /) -> Message_co | None:
@@ -300,6 +300,26 @@ class StateBuilder(Protocol[Made_co]):
         """Return a new state object."""
 
 
+class MessageGenerator(Protocol[Item]):
+    """Makes the messages of a source, for `wallaroo.GenSourceConfig`.
+
+    >>> class Squares:
+    ...     def initial_value(self) -> int | None:
+    ...         return 2
+    ...     def apply(self, v: int) -> int | None:
+    ...         return v * v if v < 1000 else None
+    >>> generator: MessageGenerator[int] = Squares()
+    >>> generator.apply(4)
+    16
+    """
+
+    def initial_value(self) -> Item | None:
+        """Return the first message, or None if there is none."""
+
+    def apply(self, v: Item, /) -> Item | None:
+        """Return the message after `v`, or None if `v` is the last one."""
+
+
 class Partition(Protocol[Data_contra]):
     """Picks the key of a message, for `to_state_partition`.
 
@@ -370,6 +390,9 @@ StateComputationLike = (
 
 StateLike = Callable[[], S] | StateBuilder[S] | type[StateBuilder[S]]
 """What is accepted as a state of the type `S`: its class, a function that creates one, or a builder."""
+
+GeneratorLike = MessageGenerator | type[MessageGenerator]
+"""What is accepted as the generator of a source."""
 
 KeyLike = Partition | KeyExtractor | type[Partition | KeyExtractor]
 """What is accepted to pick the key of a message."""

@@ -39,7 +39,9 @@ def run(
 ) -> list[bytes]: ...
 @overload
 def run(application: Testable, inputs: Inputs, *, encoded: bool, args: Iterable[str] | None = None) -> list[Any]: ...
-def run(application: Testable, inputs: Inputs, *, encoded: bool = False, args: Iterable[str] | None = None) -> Any:
+def run(
+    application: Testable, inputs: Inputs, *, encoded: bool = False, args: Iterable[str] | None = None
+) -> list[Any]:
     r"""Run an application with one sink on `inputs`, and return what the sink got.
 
     Args:
@@ -52,11 +54,11 @@ def run(application: Testable, inputs: Inputs, *, encoded: bool = False, args: I
             as it needs. Addresses are never opened.
 
     Returns:
-        The list of outputs. For an application with several sinks, or with none, what `run_all` returns; call `run_all`
-        for those, so that type checkers know.
+        The list of outputs; it is empty for an application without a sink.
 
     Raises:
         StepError: User code failed on one of the messages.
+        WallarooError: The application has several sinks: `run_all` returns what each of them got.
 
     >>> import wallaroo
     >>> source = wallaroo.TCPSourceConfig("127.0.0.1", "7010", wallaroo.decoder(bytes.decode))
@@ -67,8 +69,14 @@ def run(application: Testable, inputs: Inputs, *, encoded: bool = False, args: I
     >>> run(application, [b"why"], encoded=True)
     [b'why\n']
     """
-    outputs = run_all(application, inputs, encoded=encoded, args=args)
-    return next(iter(outputs.values())) if len(outputs) == 1 else outputs
+    memory = InMemory(application, args=args)
+    if len(memory.sinks) > 1:
+        raise WallarooError(
+            f"The application has {len(memory.sinks)} sinks ({', '.join(memory.sinks)}), and testing.run returns the "
+            "outputs of one: call testing.run_all, which returns those of each by its name."
+        )
+    _send(memory, inputs)
+    return memory.outputs(encoded=encoded) if memory.sinks else []
 
 
 @overload
@@ -83,7 +91,9 @@ def run_all(
 def run_all(
     application: Testable, inputs: Inputs, *, encoded: bool, args: Iterable[str] | None = None
 ) -> dict[str, list[Any]]: ...
-def run_all(application: Testable, inputs: Inputs, *, encoded: bool = False, args: Iterable[str] | None = None) -> Any:
+def run_all(
+    application: Testable, inputs: Inputs, *, encoded: bool = False, args: Iterable[str] | None = None
+) -> dict[str, list[Any]]:
     """Run an application on `inputs`, and return what each of its sinks got.
 
     Args:
@@ -107,12 +117,16 @@ def run_all(application: Testable, inputs: Inputs, *, encoded: bool = False, arg
     {'lines[0]': ['why'], 'lines[1]': ['why']}
     """
     memory = InMemory(application, args=args)
+    _send(memory, inputs)
+    return {name: memory.outputs(name, encoded=encoded) for name in memory.sinks}
+
+
+def _send(memory: InMemory, inputs: Inputs) -> None:
     if isinstance(inputs, Mapping):
         for pipeline, messages in inputs.items():
             memory.send(messages, to=pipeline)
     else:
         memory.send(inputs)
-    return {name: memory.outputs(name, encoded=encoded) for name in memory.sinks}
 
 
 class InMemory:
