@@ -73,11 +73,7 @@ class FirstStage:
         def position() -> int:
             return end - length_hint() - 1
 
-        current = self._outbox.current
-        # A message without a key must not see the key of another source's last message.
-        current.key = None
-        current.origin = lambda: self._line.origin(position(), self._lane)
-        current.number = position
+        self._outbox.current.begin(lambda: self._line.origin(position(), self._lane), position)
         with self._outbox.capturing():
             self._line.run(remaining)
         self._outbox.join_encoded()
