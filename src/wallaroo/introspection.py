@@ -170,7 +170,7 @@ def deferred_mistakes(function: Any, shown: str, instead_of_yield: str) -> Itera
     >>> async def fetch(url):
     ...     return url
     >>> list(deferred_mistakes(fetch, "fetch", "write `return`"))
-    ['fetch is `async def`: write `def`, and asyncio.run(...) around what has to be awaited']
+    ['fetch is an async function: write `def`, and asyncio.run(...) around what has to be awaited']
     >>> def words(line):
     ...     yield from line.split()
     >>> list(deferred_mistakes(words, "words", "write `return`"))
@@ -183,7 +183,7 @@ def deferred_mistakes(function: Any, shown: str, instead_of_yield: str) -> Itera
     if any(map(inspect.isasyncgenfunction, ways)):
         yield f"{shown} is an async generator function: write `def` without `async`, and {instead_of_yield}"
     elif any(map(inspect.iscoroutinefunction, ways)):
-        yield f"{shown} is `async def`: write `def`, and asyncio.run(...) around what has to be awaited"
+        yield f"{shown} is an async function: write `def`, and asyncio.run(...) around what has to be awaited"
     elif any(map(inspect.isgeneratorfunction, ways)):
         yield f"{shown} is a generator function, with `yield` in it: {instead_of_yield}"
 
