@@ -126,7 +126,7 @@ class Startup:
         )
         processing = QueryLifecycle(plan, self.options.spark, self.options.workers, around, self.warn)
         self.cleanup.callback(processing.close)
-        # Is called before that: a sink that waits for its receiver would keep the query from stopping.
+        # Runs first: a sink that waits for its receiver would keep the query from stopping.
         self.cleanup.callback(self.stopping.set)
         processing.start()
         egress.start()

@@ -24,7 +24,7 @@ HEAD = StoredHead(b"[1]", {1: Place("file", 0)})
 
 
 def is_closed(connection):
-    """Wait until the other side closes a connection, in good order or not."""
+    """Wait until the other side closes a connection, cleanly or not."""
     connection.settimeout(60)
     try:
         return connection.recv(100) == b""

@@ -186,7 +186,7 @@ def _step(letter: Letter) -> str:
     """Return the step that failed, and which one it is.
 
     >>> _step({"step": "clean", "place": "step 3", "path": {"before": ["split", "count"]}})
-    'clean (step 3, behind split, count)'
+    'clean (step 3, after split, count)'
     >>> _step({"step": "encoder", "place": "encoder 1", "path": {"name": "alarms"}})
     'encoder (of the sink alarms)'
     """
@@ -195,7 +195,7 @@ def _step(letter: Letter) -> str:
         return f"{letter['step']} (of the sink {path['name'] or ', '.join(path['after'])})"
     if not place.startswith("step"):
         return str(letter["step"])
-    before = f", behind {', '.join(path['before'])}" if path.get("before") else ""
+    before = f", after {', '.join(path['before'])}" if path.get("before") else ""
     return f"{letter['step']} ({place}{before})"
 
 

@@ -245,7 +245,7 @@ class _Line:
             yield
 
     def _expression(self, function: Callable[[Any], Any], message: str, *, takes_bytes: bool = False) -> str | None:
-        """Return what stands for a call of a user's function in the loop, None if it has to be called."""
+        """Return the inlined expression for a call of a user's function, None if it has to be called."""
         if not self._outbox.inlines:
             return None
         return expression_of(function, message, self.loop.name, takes_bytes=takes_bytes)
