@@ -66,15 +66,15 @@ class Log:
 
     def debug(self, text: str) -> None:
         """Log something that helps with debugging."""
-        self._tell(Level.DEBUG, text)
+        self._write(Level.DEBUG, text)
 
     def info(self, text: str) -> None:
         """Log the progress of the run."""
-        self._tell(Level.INFO, text)
+        self._write(Level.INFO, text)
 
     def warning(self, text: str) -> None:
         """Log a warning; output printed by the application is passed on unchanged."""
-        self._tell(Level.INFO if isinstance(text, Printed) else Level.WARNING, text)
+        self._write(Level.INFO if isinstance(text, Printed) else Level.WARNING, text)
 
     def last_words(self, text: str) -> None:
         """Warn from a signal handler, bypassing `sys.stderr`, which may be in the middle of another line."""
@@ -95,7 +95,7 @@ class Log:
             click.echo(self._line(Level.ERROR, text, now), err=True)
             sys.exit(error.exit_code)
 
-    def _tell(self, level: Level, text: str) -> None:
+    def _write(self, level: Level, text: str) -> None:
         printed = isinstance(text, Printed)
         if level < self._level and not printed and text not in self.always:
             return

@@ -202,7 +202,15 @@ class InMemory:
 
     @property
     def sinks(self) -> list[str]:
-        """Return the names of the sinks: the pipeline's name, plus the sink's name or number if there are several."""
+        """The names of the sinks: the pipeline's name, with the sink's name or number if it has several.
+
+        >>> import wallaroo
+        >>> source = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str))
+        >>> builder = wallaroo.ApplicationBuilder("Copies").new_pipeline("lines", source)
+        >>> InMemory(builder.to_sinks([sink, sink]).build()).sinks
+        ['lines[0]', 'lines[1]']
+        """
         return list(self._recorders)
 
     def send(self, messages: Iterable[Any], to: str | None = None) -> Self:
@@ -217,6 +225,13 @@ class InMemory:
 
         Raises:
             StepError: User code failed on one of the messages, and errors are not kept.
+
+        >>> import wallaroo
+        >>> source = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str))
+        >>> builder = wallaroo.ApplicationBuilder("Copy").new_pipeline("lines", source).to_sink(sink)
+        >>> InMemory(builder.build()).send([b"why"]).send(["hello"], to="lines").outputs()
+        ['why', 'hello']
         """
         name = self._only(list(self._sent), to, "pipeline")
         for message in messages:
@@ -273,6 +288,14 @@ class InMemory:
 
         Returns:
             The list, in the order of the outputs.
+
+        >>> import wallaroo
+        >>> source = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str))
+        >>> builder = wallaroo.ApplicationBuilder("Copy").new_pipeline("lines", source).to_sink(sink)
+        >>> memory = InMemory(builder.build()).send(["why"])
+        >>> memory.outputs(), memory.outputs("lines", encoded=True)
+        (['why'], [b'why'])
         """
         recorder = self._recorders[self._only(self.sinks, sink, "sink")]
         return list(recorder.encoded if encoded else recorder.outputs)
@@ -286,6 +309,17 @@ class InMemory:
 
         Returns:
             The object; None if there is none yet.
+
+        >>> import wallaroo
+        >>> source = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str))
+        >>> @wallaroo.state_computation("count")
+        ... def count(word, seen):
+        ...     seen.append(word)
+        ...     return len(seen), True
+        >>> builder = wallaroo.ApplicationBuilder("Count").new_pipeline("words", source)
+        >>> InMemory(builder.to_stateful(count, list, "words so far").build()).send(["why"]).state("words so far")
+        ['why']
         """
         return self.states(name).get(key)
 
@@ -297,6 +331,21 @@ class InMemory:
 
         Returns:
             The objects by key.
+
+        >>> import wallaroo
+        >>> source = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str))
+        >>> @wallaroo.state_computation("count")
+        ... def count(word, seen):
+        ...     seen.append(word)
+        ...     return len(seen), True
+        >>> @wallaroo.partition
+        ... def first_letter(word):
+        ...     return word[0]
+        >>> builder = wallaroo.ApplicationBuilder("Count").new_pipeline("words", source)
+        >>> application = builder.to_state_partition(count, list, "by letter", first_letter).build()
+        >>> InMemory(application).send(["why", "hello", "who"]).states("by letter")
+        {'w': ['why', 'who'], 'h': ['hello']}
         """
         if name not in self._level_of:
             known = ", ".join(map(repr, sorted(self._level_of)))
