@@ -74,7 +74,7 @@ def test_a_class_with_another_name(module, many):
         "State 'totals' was saved with objects of the class changing_program.Totals, which no longer "
         f"exists (AttributeError: {refused.value.__cause__}). If it has another name or module now, write "
         'wallaroo.renamed("changing_program.Totals", NewName) below the class; otherwise restore it, or start fresh '
-        "with --reset, which sets the saved states aside."
+        "with --reset, which archives the saved states."
     )
     wallaroo.renamed("changing_program.Totals", new)
     assert [(type(each), each.number) for each in saved.loaded().values()] == [(new, key) for key in range(many)]

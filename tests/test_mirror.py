@@ -13,6 +13,7 @@ ABOUT_MORE = {
     "api/test_existing_programs.py",
     "api/test_generations.py",
     "api/test_typing.py",
+    "test_attributes.py",
     "test_import_direction.py",
     "test_mirror.py",
     "test_public_names.py",

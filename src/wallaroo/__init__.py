@@ -26,6 +26,7 @@ A program declares an application in a function `application_setup(args)`, which
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from wallaroo._version import __version__
@@ -38,6 +39,7 @@ from wallaroo.api.computations import (
     state_computation,
     state_computation_multi,
 )
+from wallaroo.api.decorated import class_of_decorated
 from wallaroo.api.durations import hours, microseconds, milliseconds, minutes, nanoseconds, seconds
 from wallaroo.api.kafka_args import (
     CustomKafkaSinkCLIParser,
@@ -68,6 +70,7 @@ from wallaroo.protocols import (
     KeyExtractor,
     LineDecoder,
     MessageDecoder,
+    MessageGenerator,
     Partition,
     SinkConfig,
     SourceConfig,
@@ -103,6 +106,7 @@ __all__ = [
     "KeyExtractor",
     "LineDecoder",
     "MessageDecoder",
+    "MessageGenerator",
     "Partition",
     "Pipeline",
     "SinkConfig",
@@ -146,6 +150,14 @@ __all__ = [
     "tcp_parse_input_addrs",
     "tcp_parse_output_addrs",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Return the class of a decorated function, such as `wallaroo.Computation__double`."""
+        if (found := class_of_decorated(name)) is not None:
+            return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
 
 
 def run(application_setup: Callable[[list[str]], Application], args: Sequence[str] | None = None) -> None:

@@ -59,7 +59,7 @@ def renamed(old: str, new: type) -> None:
 
 
 def renaming_mistakes() -> Iterator[str]:
-    """Check that no former name has been given to another class, whose objects could not be told from the old ones.
+    """Check that no former name has been given to another class, as its objects could not be distinguished.
 
     Yields:
         A sentence for each such name.
@@ -220,7 +220,7 @@ def why_not_loaded(state: str, data: bytes, error: BaseException, traceback: str
         error: What was raised.
         traceback: The lines of the user's code that raised it, if any.
     """
-    way_out = "or start fresh with --reset, which sets the saved states aside"
+    way_out = "or start fresh with --reset, which archives the saved states"
     if (missing := missing_class(data)) is not None:
         cause = missing.__cause__
         return (

@@ -15,7 +15,7 @@ _KEEP_SIZE = 1
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _PROBE_BYTES = 1 << 20
 
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """The error numbers for no free space: on the disk, within a quota, or within a limit on file sizes."""
 
 
@@ -90,7 +90,7 @@ def is_full(folder: Path) -> bool:
             file.flush()
             os.fsync(file.fileno())  # Some file systems report a full disk only here.
     except OSError as error:
-        return error.errno in NO_ROOM
+        return error.errno in DISK_FULL_ERRNOS
     return False
 
 

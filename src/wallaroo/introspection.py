@@ -108,9 +108,17 @@ def a_kind_of(thing: Any) -> str:
         return f"the class {thing.__name__}"
     if inspect.isroutine(thing):
         return f"the function {label(thing)}"
+    return f"{label(thing)} ({a_type_of(thing)})"
+
+
+def a_type_of(thing: Any) -> str:
+    """Return the name of the type of `thing`, with its article.
+
+    >>> a_type_of(7), a_type_of("text")
+    ('an int', 'a str')
+    """
     kind = type(thing).__name__
-    article = "an" if kind[0].lower() in "aeiou" else "a"
-    return f"{label(thing)} ({article} {kind})"
+    return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
 
 
 def instance_of(target: Any) -> Any:
@@ -162,7 +170,7 @@ def deferred_mistakes(function: Any, shown: str, instead_of_yield: str) -> Itera
     >>> async def fetch(url):
     ...     return url
     >>> list(deferred_mistakes(fetch, "fetch", "write `return`"))
-    ['fetch is `async def`: write `def`, and asyncio.run(...) around what has to be awaited']
+    ['fetch is an async function: write `def`, and asyncio.run(...) around what has to be awaited']
     >>> def words(line):
     ...     yield from line.split()
     >>> list(deferred_mistakes(words, "words", "write `return`"))
@@ -175,7 +183,7 @@ def deferred_mistakes(function: Any, shown: str, instead_of_yield: str) -> Itera
     if any(map(inspect.isasyncgenfunction, ways)):
         yield f"{shown} is an async generator function: write `def` without `async`, and {instead_of_yield}"
     elif any(map(inspect.iscoroutinefunction, ways)):
-        yield f"{shown} is `async def`: write `def`, and asyncio.run(...) around what has to be awaited"
+        yield f"{shown} is an async function: write `def`, and asyncio.run(...) around what has to be awaited"
     elif any(map(inspect.isgeneratorfunction, ways)):
         yield f"{shown} is a generator function, with `yield` in it: {instead_of_yield}"
 

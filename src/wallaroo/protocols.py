@@ -64,13 +64,31 @@ class HeaderDecoder(Protocol[Message_co]):
     """
 
     def header_length(self) -> int:
-        """Return the number of bytes in front of each payload."""
+        """Return the length of the headers.
+
+        Returns:
+            The number of bytes before each payload.
+        """
 
     def payload_length(self, bs: bytes, /) -> int:
-        """Return the number of payload bytes that follow the header `bs`."""
+        """Read the length of a payload.
+
+        Args:
+            bs: The header before the payload.
+
+        Returns:
+            The number of bytes of the payload.
+        """
 
     def decode(self, bs: bytes, /) -> Message_co | None:
-        """Return the message in the payload `bs`, or None to drop it."""
+        """Decode a message.
+
+        Args:
+            bs: The payload.
+
+        Returns:
+            The message, or None to drop it.
+        """
 
 
 class LineDecoder(Protocol[Message_co]):
@@ -86,11 +104,18 @@ class LineDecoder(Protocol[Message_co]):
     """
 
     @property
-    def framing(self) -> Any:
-        """Return "lines"; it may also be a method that returns it."""
+    def framing(self) -> str | Callable[[], str]:
+        """The text "lines"; it may also be a method that returns it."""
 
     def decode(self, bs: bytes, /) -> Message_co | None:
-        """Return the message in the line `bs`, which has no newline, or None to drop it."""
+        """Decode a message.
+
+        Args:
+            bs: The line, without its newline.
+
+        Returns:
+            The message, or None to drop it.
+        """
 
 
 Decoder = HeaderDecoder[Message_co] | LineDecoder[Message_co]
@@ -109,7 +134,14 @@ class ValueDecoder(Protocol[Message_co]):
     """
 
     def decode(self, bs: bytes, /) -> Message_co | None:
-        """Return the message with the value `bs`, or None to drop it."""
+        """Decode a message.
+
+        Args:
+            bs: The value of the message.
+
+        Returns:
+            The message, or None to drop it.
+        """
 
 
 class MessageDecoder(Protocol[Message_co]):
@@ -124,7 +156,15 @@ class MessageDecoder(Protocol[Message_co]):
     """
 
     def decode(self, bs: bytes, message: KafkaMessage, /) -> Message_co | None:
-        """Return the message with the value `bs`, or None to drop it."""
+        """Decode a message.
+
+        Args:
+            bs: The value of the message.
+            message: What Kafka knows about it, such as its key.
+
+        Returns:
+            The message, or None to drop it.
+        """
 
 
 KafkaDecoder = ValueDecoder[Message_co] | MessageDecoder[Message_co]
@@ -173,7 +213,14 @@ class Encoder(Protocol[Data_contra]):
     """
 
     def encode(self, data: Data_contra, /) -> Encoded:
-        """Return the bytes to send for `data`, or text, which is sent as UTF-8, or None to send nothing."""
+        """Encode an output.
+
+        Args:
+            data: The output of the last step.
+
+        Returns:
+            The bytes to send, or text, which is sent as UTF-8, or None to send nothing.
+        """
 
 
 class KafkaEncoder(Protocol[Data_contra]):
@@ -189,7 +236,14 @@ class KafkaEncoder(Protocol[Data_contra]):
     """
 
     def encode(self, data: Data_contra, /) -> KafkaEncoded:
-        """Return the value for `data`, or a tuple of value and key, and the partition or not, or None for nothing."""
+        """Encode an output.
+
+        Args:
+            data: The output of the last step.
+
+        Returns:
+            The value, or a tuple of value and key, optionally followed by the partition, or None to send nothing.
+        """
 
 
 class Computation(Protocol[Data_contra, Output_co]):
@@ -206,10 +260,21 @@ class Computation(Protocol[Data_contra, Output_co]):
     """
 
     def name(self) -> str:
-        """Return the name of the step."""
+        """Return the name of the step, for messages and metrics.
+
+        Returns:
+            The name; no other step of the pipeline may have it.
+        """
 
     def compute(self, data: Data_contra, /) -> Output_co | None:
-        """Return the output for `data`, or None for no output."""
+        """Process a message.
+
+        Args:
+            data: The message.
+
+        Returns:
+            The output for the next step, or None for no output.
+        """
 
 
 class ComputationMulti(Protocol[Data_contra, Item]):
@@ -226,10 +291,21 @@ class ComputationMulti(Protocol[Data_contra, Item]):
     """
 
     def name(self) -> str:
-        """Return the name of the step."""
+        """Return the name of the step, for messages and metrics.
+
+        Returns:
+            The name; no other step of the pipeline may have it.
+        """
 
     def compute_multi(self, data: Data_contra, /) -> Outputs[Item]:
-        """Return the list of outputs for `data`, or None for no output."""
+        """Process a message.
+
+        Args:
+            data: The message.
+
+        Returns:
+            The list of outputs, or None for no output.
+        """
 
 
 class StateComputation(Protocol[Data_contra, State_contra, Output_co]):
@@ -247,10 +323,22 @@ class StateComputation(Protocol[Data_contra, State_contra, Output_co]):
     """
 
     def name(self) -> str:
-        """Return the name of the step."""
+        """Return the name of the step, for messages and metrics.
+
+        Returns:
+            The name; no other step of the pipeline may have it.
+        """
 
     def compute(self, data: Data_contra, state: State_contra, /) -> tuple[Output_co | None, bool]:
-        """Return the output for `data`, or None, and whether the change of the state is to be saved."""
+        """Process a message, with the state that it belongs to.
+
+        Args:
+            data: The message.
+            state: The state, which may be changed.
+
+        Returns:
+            The output, or None for no output, and whether the change of the state is to be saved.
+        """
 
 
 class StateComputationMulti(Protocol[Data_contra, State_contra, Item]):
@@ -268,10 +356,22 @@ class StateComputationMulti(Protocol[Data_contra, State_contra, Item]):
     """
 
     def name(self) -> str:
-        """Return the name of the step."""
+        """Return the name of the step, for messages and metrics.
+
+        Returns:
+            The name; no other step of the pipeline may have it.
+        """
 
     def compute_multi(self, data: Data_contra, state: State_contra, /) -> tuple[Outputs[Item], bool]:
-        """Return the list of outputs for `data`, or None, and whether the change of the state is to be saved."""
+        """Process a message, with the state that it belongs to.
+
+        Args:
+            data: The message.
+            state: The state, which may be changed.
+
+        Returns:
+            The list of outputs, or None for no output, and whether the change of the state is to be saved.
+        """
 
 
 class OwnStateComputation(Protocol):
@@ -297,7 +397,42 @@ class StateBuilder(Protocol[Made_co]):
     """
 
     def build(self) -> Made_co:
-        """Return a new state object."""
+        """Create a state object.
+
+        Returns:
+            A new object, in its initial state.
+        """
+
+
+class MessageGenerator(Protocol[Item]):
+    """Makes the messages of a source, for `wallaroo.GenSourceConfig`.
+
+    >>> class Squares:
+    ...     def initial_value(self) -> int | None:
+    ...         return 2
+    ...     def apply(self, v: int) -> int | None:
+    ...         return v * v if v < 1000 else None
+    >>> generator: MessageGenerator[int] = Squares()
+    >>> generator.apply(4)
+    16
+    """
+
+    def initial_value(self) -> Item | None:
+        """Create the first message.
+
+        Returns:
+            The message, or None if there is none.
+        """
+
+    def apply(self, v: Item, /) -> Item | None:
+        """Create the next message.
+
+        Args:
+            v: The message before it.
+
+        Returns:
+            The message, or None if `v` is the last one.
+        """
 
 
 class Partition(Protocol[Data_contra]):
@@ -312,7 +447,14 @@ class Partition(Protocol[Data_contra]):
     """
 
     def partition(self, data: Data_contra, /) -> Hashable:
-        """Return the key of `data`."""
+        """Pick the key of a message.
+
+        Args:
+            data: The message.
+
+        Returns:
+            The key: any object that can be hashed and compared.
+        """
 
 
 class KeyExtractor(Protocol[Data_contra]):
@@ -327,7 +469,14 @@ class KeyExtractor(Protocol[Data_contra]):
     """
 
     def extract_key(self, data: Data_contra, /) -> Hashable:
-        """Return the key of `data`."""
+        """Pick the key of a message.
+
+        Args:
+            data: The message.
+
+        Returns:
+            The key: any object that can be hashed and compared.
+        """
 
 
 class SourceConfig(Protocol):
@@ -341,7 +490,7 @@ class SourceConfig(Protocol):
 
     @property
     def decoder(self) -> Decoder | KafkaDecoder:
-        """Return the decoder of the messages."""
+        """The decoder of the messages."""
 
 
 class SinkConfig(Protocol):
@@ -355,7 +504,7 @@ class SinkConfig(Protocol):
 
     @property
     def encoder(self) -> Encoder | KafkaEncoder:
-        """Return the encoder of the outputs."""
+        """The encoder of the outputs."""
 
 
 ComputationLike = Computation | ComputationMulti | type[Computation | ComputationMulti]
@@ -370,6 +519,9 @@ StateComputationLike = (
 
 StateLike = Callable[[], S] | StateBuilder[S] | type[StateBuilder[S]]
 """What is accepted as a state of the type `S`: its class, a function that creates one, or a builder."""
+
+GeneratorLike = MessageGenerator | type[MessageGenerator]
+"""What is accepted as the generator of a source."""
 
 KeyLike = Partition | KeyExtractor | type[Partition | KeyExtractor]
 """What is accepted to pick the key of a message."""

@@ -76,7 +76,7 @@ class Names(enum.StrEnum):
     ],
 )
 def test_an_output_goes_where_choose_says(build, chosen, expected):
-    outputs = testing.run(build(three(), lambda output: chosen), ["x"])
+    outputs = testing.run_all(build(three(), lambda output: chosen), ["x"])
     assert outputs == {f"p[{name}]": ["x"] if name in expected else [] for name in "abc"}
 
 
@@ -88,7 +88,7 @@ def test_choose_is_called_once_for_each_output_before_it_is_encoded(build):
         seen.append(output)
         return ["a", "b"]
 
-    outputs = testing.run(build(three(), choose), [b"x", b"y"], encoded=True)
+    outputs = testing.run_all(build(three(), choose), [b"x", b"y"], encoded=True)
     assert seen == ["x", "y"]
     assert outputs == {"p[a]": [b"<x>", b"<y>"], "p[b]": [b"<x>", b"<y>"], "p[c]": []}
 
@@ -103,7 +103,7 @@ def test_choose_is_given_what_a_step_or_a_state_puts_out():
 
 def test_without_choose_names_change_nothing():
     application = with_builder(three(), None)
-    assert testing.run(application, ["x"]) == {"p[a]": ["x"], "p[b]": ["x"], "p[c]": ["x"]}
+    assert testing.run_all(application, ["x"]) == {"p[a]": ["x"], "p[b]": ["x"], "p[c]": ["x"]}
     assert application[-1][0] == "to_sinks"
     assert len(application[-1]) == 2
 
@@ -117,13 +117,13 @@ def test_sinks_of_several_declarations_are_chosen_by_each_of_their_own():
     base = wallaroo.source("p", source_config())
     one = base.to_sinks([sink(1, "a"), sink(2, "b")], choose=lambda output: output)
     other = base.to_sinks([sink(3, "c"), sink(4, "d")], choose=lambda output: "d" if output == "a" else None)
-    outputs = testing.run(wallaroo.build_application("app", one, other, base.to_sink(sink(5))), ["a", "b"])
+    outputs = testing.run_all(wallaroo.build_application("app", one, other, base.to_sink(sink(5))), ["a", "b"])
     assert outputs == {"p[a]": ["a"], "p[b]": ["b"], "p[c]": [], "p[d]": ["a"], "p[4]": ["a", "b"]}
 
 
 def test_a_name_of_digits_does_not_hide_another_sink():
     application = with_builder([sink(1, "1"), sink(2)], None)
-    assert testing.run(application, ["x"]) == {"p[0]": ["x"], "p[1]": ["x"]}
+    assert testing.run_all(application, ["x"]) == {"p[0]": ["x"], "p[1]": ["x"]}
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_name_of_digits_does_not_hide_another_sink():
         ("d", "there is no sink 'd' to choose; the sinks are 'a', 'b', 'c'"),
         (["a", "d"], "there is no sink 'd' to choose; the sinks are 'a', 'b', 'c'"),
         ("", "there is no sink '' to choose"),
-        (7, "expected the name of a sink, a list, tuple or set of names, or None for no sink, got a int: 7"),
+        (7, "expected the name of a sink, a list, tuple or set of names, or None for no sink, got an int: 7"),
         (True, "expected the name of a sink, a list, tuple or set of names, or None for no sink, got a bool: True"),
         (["a", 7], "expected the name of a sink, a list, tuple or set of names, or None for no sink, got a list"),
         ([["a"]], "expected the name of a sink, a list, tuple or set of names, or None for no sink, got a list"),
@@ -156,7 +156,7 @@ def test_choose_may_raise():
         raise ValueError(f"nowhere for {output}")
 
     with pytest.raises(testing.StepError, match="step 'choose' failed for the message 'x': ValueError: nowhere for x"):
-        testing.run(with_builder(three(), choose), ["x"])
+        testing.run_all(with_builder(three(), choose), ["x"])
 
 
 def mistakes_of(build, sinks, choose):
@@ -239,4 +239,4 @@ def test_one_sink_after_another_is_a_mistake_even_with_names():
 def test_sinks_of_different_pipelines_may_have_the_same_name():
     lines = [wallaroo.source(name, source_config()).to_sinks(three(), choose=lambda output: "b") for name in "pq"]
     application = wallaroo.build_application("app", *lines)
-    assert testing.run(application, {"q": ["x"]})["q[b]"] == ["x"]
+    assert testing.run_all(application, {"q": ["x"]})["q[b]"] == ["x"]

@@ -28,10 +28,10 @@ class Called:
 
 ASYNC = "write `def`, and asyncio.run(...) around what has to be awaited."
 KINDS = [
-    (coroutine, "is `async def`: " + ASYNC),
-    (functools.partial(coroutine), "is `async def`: " + ASYNC),
-    (staticmethod(coroutine), "is `async def`: " + ASYNC),
-    (Called(), "is `async def`: " + ASYNC),
+    (coroutine, "is an async function: " + ASYNC),
+    (functools.partial(coroutine), "is an async function: " + ASYNC),
+    (staticmethod(coroutine), "is an async function: " + ASYNC),
+    (Called(), "is an async function: " + ASYNC),
     (generator, "is a generator function, with `yield` in it: "),
     (async_generator, "is an async generator function: write `def` without `async`, and "),
 ]
@@ -101,7 +101,7 @@ def test_methods_of_a_class(function, kind):
     Multi.compute_multi = staticmethod(function)
     one = mistake_in(("to", Step))
     assert f"pipeline 'p', step 1 (to Step): compute of Step {kind}" in one
-    assert "async def" in one or f"write a method compute_multi, {LIST}`." in one
+    assert "async function" in one or f"write a method compute_multi, {LIST}`." in one
     many = mistake_in(("to", Multi()))
     assert f"compute_multi of Multi(...) {kind}" in many
 
@@ -145,7 +145,7 @@ class Answering(list):
 
 def test_states():
     count = wallaroo.state_computation("count")(lambda data, state: (data, True))
-    assert "build of the state builder AsyncBuilder(...) is `async def`" in mistake_in(
+    assert "build of the state builder AsyncBuilder(...) is an async function" in mistake_in(
         ("to_stateful", count, AsyncBuilder(), "state")
     )
     builder = wallaroo.ApplicationBuilder("app").new_pipeline(

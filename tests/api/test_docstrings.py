@@ -3,6 +3,7 @@
 import inspect
 import typing
 from collections.abc import Callable
+from types import FunctionType
 
 import pytest
 
@@ -27,12 +28,23 @@ METHODS = {
     f"{owner.__name__}.{name}": method
     for owner in (wallaroo.ApplicationBuilder, wallaroo.Pipeline, testing.InMemory)
     for name, method in vars(owner).items()
-    if inspect.isfunction(method) and not name.startswith("_")
+    if isinstance(method, FunctionType | property) and not name.startswith("_")
+}
+PROTOCOLS = {
+    f"{owner.__name__}.{name}": method
+    for owner in PUBLIC.values()
+    if getattr(owner, "_is_protocol", False)
+    for name, method in vars(owner).items()
+    if isinstance(method, FunctionType | property) and not name.startswith("_")
 }
 
 
+def signature(function):
+    return inspect.signature(function.fget if isinstance(function, property) else function)
+
+
 def parameters(function):
-    return [name for name in inspect.signature(function).parameters if name != "self"]
+    return [name for name in signature(function).parameters if name != "self"]
 
 
 def section(documentation, title):
@@ -41,17 +53,25 @@ def section(documentation, title):
     return rest.partition("\n\n")[0] if found else ""
 
 
-@pytest.mark.parametrize("function", [*FUNCTIONS.values(), *METHODS.values()], ids=[*FUNCTIONS, *METHODS])
+CALLED = {**FUNCTIONS, **METHODS, **PROTOCOLS}
+
+
+@pytest.mark.parametrize("function", CALLED.values(), ids=CALLED)
 def test_functions_and_methods(function):
     documentation = inspect.getdoc(function)
     first = documentation.splitlines()[0]
     assert first.endswith(".")
     described = section(documentation, "Args")
     assert not [name for name in parameters(function) if f"    {name}: " not in described]
-    returns = inspect.signature(function).return_annotation
-    assert bool(section(documentation, "Returns")) == (returns != "None")
+    if not isinstance(function, property):
+        returns = signature(function).return_annotation
+        assert bool(section(documentation, "Returns")) == (returns != "None")
 
 
-@pytest.mark.parametrize("thing", [*FUNCTIONS.values(), *CLASSES.values()], ids=[*FUNCTIONS, *CLASSES])
+# The example of an interface shows all its methods.
+SHOWN = {**FUNCTIONS, **CLASSES, **METHODS}
+
+
+@pytest.mark.parametrize("thing", SHOWN.values(), ids=SHOWN)
 def test_examples(thing):
     assert "\n>>> " in inspect.getdoc(thing)

@@ -222,7 +222,7 @@ def test_keys_that_are_not_listed_are_errors_where_somebody_asks_for_it():
 def test_several_sinks_of_a_builder():
     ab = wallaroo.ApplicationBuilder("two sinks").new_pipeline("texts", in_config())
     ab.to(letters_of).to_sinks([out_config(), out_config("8")])
-    assert testing.run(ab.build(), ["ab"]) == {"texts[0]": ["a", "b"], "texts[1]": ["a", "b"]}
+    assert testing.run_all(ab.build(), ["ab"]) == {"texts[0]": ["a", "b"], "texts[1]": ["a", "b"]}
 
 
 # The third generation: pipelines that are chained.

@@ -166,7 +166,7 @@ def test_the_same_steps_may_end_in_the_sinks_of_several_pipelines():
 def test_a_message_is_computed_once_for_all_sinks():
     counted = source().to(count)
     application = wallaroo.build_application("app", counted.to_sink(sink(1)).merge(counted.to_sink(sink(2))))
-    assert testing.run(application, ["a", "b"]) == {"words[0]": [1, 2], "words[1]": [1, 2]}
+    assert testing.run_all(application, ["a", "b"]) == {"words[0]": [1, 2], "words[1]": [1, 2]}
 
 
 def test_no_method_changes_the_pipeline_and_a_clone_is_another():

@@ -71,11 +71,11 @@ def test_what_comes_before_a_fork_runs_once_and_branches_run_in_their_order(call
     x = base.to(calls.step("b")).to_sink(sink(1, "x"))
     y = base.to(calls.step("c")).to_sink(sink(2, "y"))
     application = wallaroo.build_application("app", x, y)
-    assert testing.run(application, [b"1", b"2"]) == {"p[x]": ["1ab", "2ab"], "p[y]": ["1ac", "2ac"]}
+    assert testing.run_all(application, [b"1", b"2"]) == {"p[x]": ["1ab", "2ab"], "p[y]": ["1ac", "2ac"]}
     first = [("decode", b"1"), ("a", "1"), ("b", "1a"), ("c", "1a")]
     assert calls.made == [*first, ("decode", b"2"), ("a", "2"), ("b", "2a"), ("c", "2a")]
     calls.made.clear()
-    testing.run(wallaroo.build_application("app", y, x), [b"1"])
+    testing.run_all(wallaroo.build_application("app", y, x), [b"1"])
     assert calls.made == [("decode", b"1"), ("a", "1"), ("c", "1a"), ("b", "1a")]
 
 
@@ -83,7 +83,7 @@ def test_merging_branches_that_have_their_sinks_is_the_same_as_giving_both(calls
     base = calls.source().to(calls.step("a"))
     x, y = base.to(calls.step("b")).to_sink(sink(1)), base.to_sink(sink(2))
     merged, given_both = wallaroo.build_application("app", x.merge(y)), wallaroo.build_application("app", x, y)
-    assert testing.run(merged, ["1"]) == testing.run(given_both, ["1"]) == {"p[0]": ["1ab"], "p[1]": ["1a"]}
+    assert testing.run_all(merged, ["1"]) == testing.run_all(given_both, ["1"]) == {"p[0]": ["1ab"], "p[1]": ["1a"]}
 
 
 def test_the_pipeline_has_every_step_once(calls):
@@ -102,7 +102,7 @@ def test_branches_may_branch_again_and_right_after_the_source(calls):
     ab, ac = a.to(calls.step("b")), a.to(calls.step("c"))
     ends = [source, a, ab, ac, ab.to(calls.step("d")), source.to(calls.step("e"))]
     application = wallaroo.build_application("app", *(end.to_sink(sink(port)) for port, end in enumerate(ends, 1)))
-    outputs = testing.run(application, ["1"])
+    outputs = testing.run_all(application, ["1"])
     assert list(outputs.values()) == [["1"], ["1a"], ["1ab"], ["1ac"], ["1abd"], ["1e"]]
     assert Counter(name for name, _ in calls.made) == dict.fromkeys("abcde", 1)
 

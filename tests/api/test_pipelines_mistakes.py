@@ -215,8 +215,8 @@ OLD = (
         (
             lambda: source("(replayed dead letters)"),
             (
-                "a pipeline is called '(replayed dead letters)', which is the name of a source inside: give it another "
-                "name."
+                "a pipeline is called '(replayed dead letters)', which is the name of an internal source: give it "
+                "another name."
             ),
         ),
         (

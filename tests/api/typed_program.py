@@ -94,6 +94,38 @@ class Shorten:
         return data[:5]
 
 
+class Squares:
+    def initial_value(self) -> int:
+        return 2
+
+    def apply(self, v: int) -> int | None:
+        return v * v if v < 1000 else None
+
+
+class PlainLines:
+    framing = "lines"
+
+    def decode(self, bs: bytes) -> str:
+        return bs.decode()
+
+
+class LinesByMethod:
+    def framing(self) -> str:
+        return "lines"
+
+    def decode(self, bs: bytes) -> str:
+        return bs.decode()
+
+
+def sources() -> list[wallaroo.SourceConfig]:
+    return [
+        wallaroo.GenSourceConfig(Squares()),
+        wallaroo.GenSourceConfig("squares", Squares),
+        wallaroo.TCPSourceConfig("127.0.0.1", 7010, PlainLines()),
+        wallaroo.TCPSourceConfig("127.0.0.1", 7010, LinesByMethod()),
+    ]
+
+
 class Lines:
     def header_length(self) -> int:
         return 4

@@ -92,6 +92,20 @@ def application_setup(args: list[str]) -> wallaroo.Application:
     return ab.to_sink(sink)  # error: return-value
 
 
+class Unframed:
+    framing = 5
+
+    def decode(self, bs: bytes) -> str:
+        return bs.decode()
+
+
+def sources() -> list[wallaroo.SourceConfig]:
+    return [
+        wallaroo.GenSourceConfig(plain),  # error: call-overload
+        wallaroo.TCPSourceConfig("127.0.0.1", 7010, Unframed()),  # error: call-overload
+    ]
+
+
 def first_output() -> str:
     return testing.run(application_setup, [], encoded=True)[0]  # error: return-value
 

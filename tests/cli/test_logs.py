@@ -131,7 +131,7 @@ def test_an_error_that_ends_the_command_is_in_the_log(capsys, tmp_path, as_json)
     log = Log(Level.ERROR, as_json=as_json, file=tmp_path / "log")
     refusal = click.ClickException("It cannot be.")
     refusal.exit_code = 5
-    with pytest.raises(SystemExit if as_json else click.ClickException) as ended, log.telling_errors():
+    with pytest.raises(SystemExit if as_json else click.ClickException) as ended, log.reporting_errors():
         raise refusal
     kept = (tmp_path / "log").read_text()
     out, err = capsys.readouterr()

@@ -472,12 +472,12 @@ USAGE = "Usage: machida [OPTIONS]\nTry 'machida --help' for help.\n\nError: "
         (
             "--time-between-checkpoints",
             "soon",
-            "'soon' is not a span of time. Examples: 30s, 500ms, 2min, or nanoseconds as a number.",
+            "'soon' is not a span of time. Examples: 500ms, 30s, 10m, 2h, 1d. A number alone is in nanoseconds.",
         ),
         (
             "--time-between-checkpoints",
             "-5s",
-            "'-5s' is not a span of time. Examples: 30s, 500ms, 2min, or nanoseconds as a number.",
+            "'-5s' is not a span of time. Examples: 500ms, 30s, 10m, 2h, 1d. A number alone is in nanoseconds.",
         ),
         (
             "--time-between-checkpoints",

@@ -48,6 +48,11 @@ def program(tmp_path):
         ("--max-lag", "--max-log"),
         ("--spark-config", "--spark-conf"),
         ("--application-modul", "--application-module"),
+        ("--application", "--application-module"),
+        ("--resilience-directory", "--resilience-dir"),
+        ("--state-dir=state", "--resilience-dir"),
+        ("--workers", "--worker-count"),
+        ("--conf", "--spark-conf"),
     ],
 )
 def test_a_slip_is_refused_with_what_was_meant_and_how_to_pass_it_on(program, option, meant):
@@ -71,13 +76,22 @@ def test_a_slip_is_refused_with_what_was_meant_and_how_to_pass_it_on(program, op
         "--port",
         "--log",
         "--worker",
+        "--max",
+        "--name-of-topic",
+        "--master-data",
         "--title",
         "--verbose",
         "--date",
     ],
 )
-def test_options_of_applications_are_not_taken_for_slips(option):
+def test_options_of_applications_are_not_taken_for_slips(option, program):
     assert close_to(option, KNOWN) is None
+    refuse_misspelled([option], KNOWN, program())
+
+
+@pytest.mark.parametrize("option", ["--workers", "--state-dir", "--application"])
+def test_another_name_for_an_option_may_be_the_programs_own(option, program):
+    refuse_misspelled([option], KNOWN, program(f"parser.add_argument('{option}')"))
 
 
 def test_what_is_no_option_is_no_slip(program):

@@ -93,7 +93,7 @@ class Shore:
         self.notices = []
 
     def run(self, test, start=0, readers=1):
-        """Run a test in a life of the ingress, which is not stopped in good order."""
+        """Run a test in a life of the ingress, which is not stopped cleanly."""
 
         async def live():
             server = IngressServer(self.config, self.notices.append)

@@ -31,7 +31,7 @@ from wallaroo.ingress.log import LogReader
 from wallaroo.ingress.server import IngressServer
 from wallaroo.topology.drawing import draw
 
-from ..engine.delivery.told import Told  # noqa: TID252 - tests are not installed
+from ..engine.delivery.recording_progress import RecordingProgress  # noqa: TID252 - tests are not installed
 from ..ingress.conftest import until  # noqa: TID252
 from .shore import Shelf, ShelfKind, Shore, application, decode
 
@@ -318,7 +318,7 @@ def test_a_sink_gets_the_messages_of_every_block_once(tmp_path):
     plan = Plan(built, new_layout(built.pipelines, 4))
     commits = Commits(tmp_path / "commit.json", tmp_path / "states")
     chunks = [Chunk(0, 0, 2, b"onetwo", array("I", [3, 3])), Chunk(0, 1, 1, b"three", array("I", [5]))]
-    around = (Told([]), threading.Event(), print)
+    around = (RecordingProgress([]), threading.Event(), print)
     with (
         closing(Collector(str(tmp_path / "socket"), "token", commits)) as collector,
         closing(Egress(plan, Home(tmp_path), collector, commits, *around, effectively_once=True)) as egress,

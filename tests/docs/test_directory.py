@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from wallaroo.engine.directory.archive import LOCK, OWN, is_set_aside
+from wallaroo.engine.directory.archive import LOCK, OWN, is_archive
 from wallaroo.engine.directory.marker import MARKER
 from wallaroo.ingress.block_sequence import SequenceWriter
 from wallaroo.ingress.log.format import LOST_FILE, segment_paths
@@ -26,7 +26,7 @@ def test_every_name_in_the_directory_is_on_the_page_and_no_other():
     text = section("What is in it")
     older = text.partition("Older versions have left")[2].partition(".\n")[0]
     of_earlier_versions = set(re.findall(r"`([\w.]+)`", older))
-    here = {name for name in names_in(text) if not is_set_aside(name)}
+    here = {name for name in names_in(text) if not is_archive(name)}
     assert here | of_earlier_versions == {MARKER, LOCK, *OWN}
     assert not here & of_earlier_versions
 

@@ -104,7 +104,7 @@ def with_free_ports(text):
 
 
 def press_ctrl_c(process):
-    """Send what a terminal sends, to the command and to all that it has started; all of it must end in good order."""
+    """Send what a terminal sends, to the command and to all that it has started; all of it must end cleanly."""
     family = psutil.Process(process.pid).children(recursive=True)
     os.killpg(process.pid, signal.SIGINT)
     assert process.exit_code() == 0, process.output

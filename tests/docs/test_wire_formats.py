@@ -65,7 +65,7 @@ def listener():
 
 
 def taking(listener, received, *, in_good_order):
-    """Take one connection to its end, and close it in good order or reset it."""
+    """Take one connection to its end, and close it cleanly or reset it."""
 
     def take():
         connection, _ = listener.accept()

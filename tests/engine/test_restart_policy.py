@@ -10,7 +10,7 @@ from wallaroo.engine.failure_kinds import Failure, Kind
 from wallaroo.engine.restart_policy import RestartPolicy
 from wallaroo.errors import ApplicationError, WallarooError
 
-NO_ROOM = Failure(Kind.NO_ROOM, "No space left on device")
+DISK_FULL = Failure(Kind.DISK_FULL, "No space left on device")
 LOST = [
     Failure(Kind.LOST, "Python worker exited unexpectedly (crashed)"),
     Failure(Kind.INGRESS, "The process that accepts connections does not answer on /tmp/x (gone)."),
@@ -40,7 +40,7 @@ def run(tmp_path, interrupted, notices, monkeypatch):
 
 
 def test_a_full_disk_is_waited_for_however_often(run, notices):
-    assert all(run.wait(NO_ROOM, done=5) for _ in range(20))
+    assert all(run.wait(DISK_FULL, done=5) for _ in range(20))
     (notice,) = notices
     assert notice.startswith("A disk is full: ")
     assert notice.endswith("nothing is lost.")
@@ -49,20 +49,20 @@ def test_a_full_disk_is_waited_for_however_often(run, notices):
     run.progress(6)
     assert notices[1:] == ["The application has resumed."]
     # The next time it is told again.
-    assert run.wait(NO_ROOM, done=6)
+    assert run.wait(DISK_FULL, done=6)
     assert notices[2:] == [notice]
 
 
 def test_the_full_disk_is_named_and_room_is_waited_for(run, notices, tmp_path, monkeypatch, interrupted):
     monkeypatch.setattr(restart_policy, "ENOUGH_ROOM", 1 << 60)
     threading.Timer(0.3, interrupted.set).start()
-    assert not run.wait(NO_ROOM, done=0)
+    assert not run.wait(DISK_FULL, done=0)
     assert notices == [
         f"The disk that holds {tmp_path} is full. The application waits for room there; nothing is lost."
     ]
     interrupted.clear()
     threading.Timer(0.3, monkeypatch.undo).start()
-    assert run.wait(NO_ROOM, done=0)
+    assert run.wait(DISK_FULL, done=0)
 
 
 def test_what_fails_on_a_full_disk_need_not_say_why(run, notices, monkeypatch):
@@ -111,7 +111,7 @@ def test_fatal_messages_are_reported_when_they_are_found_and_too_many_end_the_ru
 
 def test_a_full_disk_is_waited_for_as_often_as_it_takes_and_uses_up_no_tries(run, monkeypatch):
     monkeypatch.setattr(restart_policy, "_LONGEST_PAUSE", 0.0)
-    assert all(run.wait(NO_ROOM, done=0) for _ in range(2000))
+    assert all(run.wait(DISK_FULL, done=0) for _ in range(2000))
     assert all(run.wait(LOST[0], done=0) for _ in range(4))
     with pytest.raises(WallarooError):
         run.wait(LOST[0], done=0)
@@ -182,5 +182,5 @@ def test_what_keeps_outputs_from_being_recorded_is_reported_once(run, notices):
 
 def test_a_run_that_is_asked_to_stop_does_not_wait(run, interrupted):
     interrupted.set()
-    assert not run.wait(NO_ROOM, done=0)
+    assert not run.wait(DISK_FULL, done=0)
     assert not run.wait(LOST[0], done=0)

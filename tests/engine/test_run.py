@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pytest
-from tests.engine.delivery.told import Told
+from tests.engine.delivery.recording_progress import RecordingProgress
 from tests.ingress.conftest import TOKEN, Ingress
 
 from wallaroo.engine import run
@@ -51,7 +51,7 @@ def parts(make, tmp_path):
     plan.sources = ["numbers"]
     commits = Commits(tmp_path / "commit", tmp_path / "states")
     with closing(home), closing(Collector(str(tmp_path / "socket"), "token", commits)) as collector:
-        egress = Egress(plan, home, collector, commits, Told([]), threading.Event(), print)
+        egress = Egress(plan, home, collector, commits, RecordingProgress([]), threading.Event(), print)
         with closing(egress):
             egress.start()
             yield SimpleNamespace(home=home, commits=commits, collector=collector, egress=egress)

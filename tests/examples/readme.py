@@ -173,7 +173,7 @@ class Walkthrough:
         self.wait_until(lambda: terminal.stdout.count(b"\n") >= count, f"line {count} of {terminal.command}")
 
     def finish(self):
-        """End what runs, the receiver last; no command may be left over, and no message may have been set aside."""
+        """End what runs, the receiver last; no command may be left over, and there may be no dead letter."""
         left = self._commands[self._position :]
         assert not left, f"commands of the README that were not run: {left}"
         for terminal in reversed(self._terminals):

@@ -40,7 +40,7 @@ def frame(payload):
 
 
 def is_closed(connection):
-    """Wait until the other side closes a connection, in good order or not."""
+    """Wait until the other side closes a connection, cleanly or not."""
     try:
         return connection.recv(1) == b""
     except ConnectionResetError:

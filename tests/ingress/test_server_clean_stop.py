@@ -1,4 +1,4 @@
-"""How a sender knows: a connection that is closed in good order says that all was accepted, and nothing else does."""
+"""How a sender knows: a connection that is closed cleanly says that all was accepted, and nothing else does."""
 
 import contextlib
 import itertools

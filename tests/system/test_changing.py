@@ -105,11 +105,11 @@ def test_states_survive_changes_and_start_empty_after_a_reset(machida, receiver,
     before = {path.name for path in home.iterdir()}
     expected.states.clear()
     run = start(2, "--reset")
-    [aside] = home.glob("before-*")
+    [kept] = home.glob("before-*")
     told = run.output.partition(READY)[0]
-    assert f"  set aside   what was there, in {aside}\n              to delete it: rm -r {aside}\n" in told
+    assert f"  archived    what was there, in {kept}\n              to delete it: rm -r {kept}\n" in told
     assert "resuming where it stopped" not in told
-    assert {path.name for path in aside.iterdir()} == before - {"lock", "wallaroo-directory"}
+    assert {path.name for path in kept.iterdir()} == before - {"lock", "wallaroo-directory"}
     send(run.address("words"), expected.words(2, batches[7]))
     send(run.address("everything"), expected.others(2, batches[8]))
     run.wait_until(lambda: sink.size >= expected.size, "the outputs of a fresh start")

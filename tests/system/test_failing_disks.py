@@ -51,7 +51,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(machida, receiver, tmp_pa
     run.stop()
     assert "What was in progress is left to the next run" in run.output
     assert "Traceback" not in run.output
-    # Room for the record of what is sent was set aside, so the last message may have left, and its commit not come.
+    # Space for the record of what is sent was reserved, so the last message may have left, and its commit not come.
     assert received(app.steps.everything()) in (expected(everything), expected([*everything, last]))
     assert len(app.steps.connections) == 1
 

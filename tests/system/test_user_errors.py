@@ -1,4 +1,4 @@
-"""Errors in user code: the application stops, or goes on and keeps the messages, to be replayed when it is mended."""
+"""Errors in user code: the application stops, or goes on and keeps the messages, to be replayed when it is fixed."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from wallaroo.cli.wallaroo import main
 
 from .harness import APPS, Machida, Receiver, dead_letters, is_committed, message_of, send
 
-FILE = r"\S+/troubles\.py"
+FILE = r"\S+/failing\.py"
 
 
 def traceback(function, source, error):
@@ -93,7 +93,7 @@ TROUBLES = [
         "encoder",
         traceback("encoder", "raise KeyError(word)", "KeyError: 'unsendable'"),
     ),
-    ("a number", ("a", "number"), "encoder", shape("expected bytes (or text, sent as UTF-8), got a int: ")),
+    ("a number", ("a", "number"), "encoder", shape("expected bytes (or text, sent as UTF-8), got an int: ")),
 ]
 
 
@@ -103,12 +103,12 @@ ROUNDS = 50
 
 
 class Story:
-    """A program with mistakes: stopped by one, then running with them, then mended."""
+    """A program with mistakes: stopped by one, then running with them, then fixed."""
 
     def __init__(self, folder):
         self.home = folder / "home"
-        self.program = folder / "troubles.py"
-        shutil.copy(APPS / "troubles.py", self.program)
+        self.program = folder / "failing.py"
+        shutil.copy(APPS / "failing.py", self.program)
         self.sink = Receiver()
         self.runs = []
         self.messages = ["a word", "a explode"]
@@ -117,13 +117,13 @@ class Story:
     def start(self, *options):
         arguments = ["--in", "127.0.0.1:0", "--out", self.sink.address, "--resilience-dir", self.home, *options]
         arguments.append("--strict-keys")
-        run = Machida("--application-module", "troubles", *arguments, folder=self.program.parent)
+        run = Machida("--application-module", "failing", *arguments, folder=self.program.parent)
         self.runs.append(run)
         return run
 
     def send(self, messages):
         self.messages += messages
-        send(self.runs[-1].address("Troubles"), messages)
+        send(self.runs[-1].address("Failing"), messages)
 
     def letters(self):
         return dead_letters(self.home)
@@ -135,9 +135,9 @@ class Story:
 
     def stopped_by_an_error(self):
         run = self.start("--on-error", "fail").wait_until_ready()
-        send(run.address("Troubles"), self.messages[:1])
+        send(run.address("Failing"), self.messages[:1])
         run.wait_until(lambda: self.sink.size == len("a word => 1\n"), "the output before the error")
-        send(run.address("Troubles"), self.messages[1:])
+        send(run.address("Failing"), self.messages[1:])
         self.code = run.exit_code()
         self.kept_by_then = self.letters()
 
@@ -166,9 +166,9 @@ class Story:
         run.wait_until(lambda: self.received().count(b"b later") == len(LATER), "the replayed messages")
         run.stop()
 
-    def mended(self):
+    def fixed(self):
         text = self.program.read_text()
-        self.program.write_text(text.replace("MENDED = False", "MENDED = True"))
+        self.program.write_text(text.replace("FIXED = False", "FIXED = True"))
         self.told_stopped = self.command("replay", "--all")
         run = self.start("--on-error", "fail")
         replayable = sum(letter["encoding"] != "repr" for letter in self.letters()) - len(LATER)
@@ -186,7 +186,7 @@ def story(tmp_path_factory):
     try:
         story.stopped_by_an_error()
         story.running_with_errors()
-        story.mended()
+        story.fixed()
         yield story
     finally:
         for run in story.runs:
@@ -217,8 +217,8 @@ def test_with_on_error_fail_the_first_error_stops_the_application_before_its_mes
     assert story.code == 7
     _, _, error = story.runs[0].output.partition("Error: ")
     pattern = (
-        r"Pipeline 'Troubles', step 'remember' failed for the message 'a explode', with the key 'a', from message 1 of "
-        rf"'Troubles'\n{EXPLODED}\nThe application stops, as --on-error fail says\. .*\n"
+        r"Pipeline 'Failing', step 'remember' failed for the message 'a explode', with the key 'a', from message 1 of "
+        rf"'Failing'\n{EXPLODED}\nThe application stops, as --on-error fail says\. .*\n"
     )
     assert re.fullmatch(pattern, error), story.runs[0].output
     assert story.runs[0].output.count("Traceback") == 1
@@ -226,7 +226,7 @@ def test_with_on_error_fail_the_first_error_stops_the_application_before_its_mes
     assert story.kept_by_then == []
     # Started again without that option, the application goes on with this very message.
     first, *_ = story.letters()
-    assert (first["step"], first["key"], first["source"], first["position"]) == ("remember", "'a'", "Troubles", 1)
+    assert (first["step"], first["key"], first["source"], first["position"]) == ("remember", "'a'", "Failing", 1)
     assert message_of(first) == "a explode"
 
 
@@ -241,7 +241,7 @@ def test_the_application_continues_and_the_messages_are_kept(story):
 
     kept = defaultdict(list)
     for letter in letters:
-        assert (letter["pipeline"], letter["source"]) == ("Troubles", "Troubles")
+        assert (letter["pipeline"], letter["source"]) == ("Failing", "Failing")
         kept[letter["step"]].append(letter)
     run = story.runs[1]
     for sent, given, step, pattern in TROUBLES:
@@ -256,7 +256,7 @@ def test_the_application_continues_and_the_messages_are_kept(story):
             assert (message[:2] if isinstance(given, tuple) else message) == given
             assert story.messages[letter["position"]] == sent
         # The screen shows the first of its kind in full, and where the others are.
-        where = f"Pipeline 'Troubles', step '{step}' failed for the message .*\n"
+        where = f"Pipeline 'Failing', step '{step}' failed for the message .*\n"
         told = re.findall(where + pattern, run.output)
         assert len(told) == 1, (sent, run.output)
     booms = [letter for letter in letters if "b boom" in letter["message"]]

@@ -89,14 +89,20 @@ class TestRun:
         assert testing.run(word_count, ["why why"], encoded=True) == [b"why => 1\n", b"why => 2\n"]
 
     def test_several_sources_and_sinks_have_names(self):
-        outputs = testing.run(two_pipelines(), {"one": ["a"], "two": ["a", "b"]}, encoded=True)
+        outputs = testing.run_all(two_pipelines(), {"one": ["a"], "two": ["a", "b"]}, encoded=True)
         assert outputs == {"one[0]": [b"a => 1\n"], "one[1]": [b"a"], "two": [b"a => 2\n", b"b => 1\n"]}
 
     def test_all_sinks_by_name_also_if_there_is_only_one(self):
         assert testing.run_all(word_count, ["why"]) == {"words": [("why", 1)]}
         assert testing.run_all(word_count, ["why"], encoded=True) == {"words": [b"why => 1\n"]}
-        by_name = {"one": ["a"], "two": ["a"]}
-        assert testing.run_all(two_pipelines(), by_name) == testing.run(two_pipelines(), by_name)
+
+    def test_the_outputs_of_several_sinks_are_no_list(self):
+        with pytest.raises(wallaroo.WallarooError) as refused:
+            testing.run(two_pipelines(), {"one": ["a"]})
+        assert str(refused.value) == (
+            "The application has 3 sinks (one[0], one[1], two), and testing.run returns the outputs of one: call "
+            "testing.run_all, which returns those of each by its name."
+        )
 
     @pytest.mark.parametrize("made", ["why", b"why", bytearray(b"why"), memoryview(b"why")])
     def test_what_is_encoded_is_bytes(self, made):
@@ -272,7 +278,7 @@ class TestErrors:
             testing.run(ab.build(), ["why"])
         assert str(raised.value) == (
             "Pipeline 'words', step 'pair' failed for the message 'why': ReturnShapeError: expected True or False for "
-            "save_state, got a int: 3. Write `return output, True` to have the state saved, `return output, False` if "
+            "save_state, got an int: 3. Write `return output, True` to have the state saved, `return output, False` if "
             "not, and `return (a, b), True` for a pair"
         )
 
@@ -348,8 +354,9 @@ def test_printing_is_the_tests_own(capsys):
 
     ab = wallaroo.ApplicationBuilder("Prints")
     ab.new_pipeline("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode)).to(show)
-    assert testing.run(ab.build(), ["why"]) == {}
-    assert capsys.readouterr().out == "why\n"
+    assert testing.run(ab.build(), ["why"]) == []
+    assert testing.run_all(ab.build(), ["why"]) == {}
+    assert capsys.readouterr().out == "why\nwhy\n"
 
 
 greeting = "not set yet"

@@ -57,7 +57,7 @@ def moved(then, now, number, kind=STEP):
 
 
 def is_refused(then, now, number, kind=STEP):
-    with pytest.raises(NoSpotError, match="has changed, and no"):
+    with pytest.raises(NoSpotError, match="cannot be matched with certainty"):
         moved(then, now, number, kind)
     return True
 

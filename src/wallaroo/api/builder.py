@@ -72,6 +72,12 @@ class ApplicationBuilder:
 
         Returns:
             The builder.
+
+        >>> import wallaroo
+        >>> decode = wallaroo.decoder(bytes.decode)
+        >>> one, other = (wallaroo.TCPSourceConfig("127.0.0.1", port, decode) for port in (7010, 7011))
+        >>> ApplicationBuilder("Shop").new_pipeline("orders", one).new_pipeline("prices", other).build()
+        <Application 'Shop': 'orders', 'prices'>
         """
         return self._declare("new_pipeline", name, source_config)
 
@@ -80,6 +86,11 @@ class ApplicationBuilder:
 
         Returns:
             The builder.
+
+        >>> import wallaroo
+        >>> source = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> ApplicationBuilder("Shop").new_pipeline("orders", source).done().build()
+        <Application 'Shop': 'orders'>
         """
         return self._declare("done")
 
@@ -93,6 +104,17 @@ class ApplicationBuilder:
 
         Returns:
             The builder.
+
+        >>> import wallaroo
+        >>> from wallaroo import testing
+        >>> source = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str))
+        >>> @wallaroo.computation_multi("split")
+        ... def split(line):
+        ...     return line.split()
+        >>> builder = ApplicationBuilder("Split").new_pipeline("lines", source).to(split).to_sink(sink)
+        >>> testing.run(builder.build(), ["why hello"])
+        ['why', 'hello']
         """
         return self._declare("to", computation)
 
@@ -106,6 +128,17 @@ class ApplicationBuilder:
 
         Returns:
             The builder.
+
+        >>> import wallaroo
+        >>> from wallaroo import testing
+        >>> source = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str))
+        >>> @wallaroo.computation("length")
+        ... def length(line):
+        ...     return len(line)
+        >>> builder = ApplicationBuilder("Lengths").new_pipeline("lines", source).to_parallel(length).to_sink(sink)
+        >>> testing.run(builder.build(), ["why", "hello"])
+        [3, 5]
         """
         return self._declare("to_parallel", computation)
 
@@ -270,6 +303,22 @@ class ApplicationBuilder:
 
         Returns:
             The builder.
+
+        >>> import wallaroo
+        >>> from wallaroo import testing
+        >>> source = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str))
+        >>> @wallaroo.partition
+        ... def length(word):
+        ...     return len(word)
+        >>> @wallaroo.state_computation("count")
+        ... def count(word, words):
+        ...     words.append(word)
+        ...     return (len(word), len(words)), True
+        >>> builder = ApplicationBuilder("By length").new_pipeline("words", source)
+        >>> builder = builder.to_state_partition_u64(count, list, "words", length, range(100)).to_sink(sink)
+        >>> testing.run(builder.build(), ["why", "hello", "who"])
+        [(3, 1), (5, 1), (3, 2)]
         """
         method = "to_state_partition_u64"
         made_by = self._one_of(computation, state_builder=state_builder, state=state)
@@ -285,6 +334,13 @@ class ApplicationBuilder:
 
         Returns:
             The builder.
+
+        >>> import wallaroo
+        >>> from wallaroo import testing
+        >>> source = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str))
+        >>> testing.run(ApplicationBuilder("Copy").new_pipeline("lines", source).to_sink(sink).build(), [b"why"])
+        ['why']
         """
         return self._declare("to_sink", sink_config)
 

@@ -26,6 +26,7 @@ class FramedDecoder(Decorated[[bytes], M]):
 
     decorator = "@wallaroo.decoder"
     parameters = ("bs",)
+    class_prefix = "Decoder"
 
     def __init__(self, function: Callable[[bytes], M], header_length: int, length_fmt: str) -> None:
         super().__init__(function)
@@ -62,6 +63,7 @@ class LinesDecoder(Decorated[[bytes], M]):
 
     decorator = "@wallaroo.decoder"
     parameters = ("bs",)
+    class_prefix = "Decoder"
 
     def __init__(self, function: Callable[[bytes], M], given: tuple[Any, Any, Any] = (LINES, MISSING, MISSING)) -> None:
         super().__init__(function)
@@ -92,6 +94,7 @@ class EncoderFunction(Decorated[P, R]):
 
     decorator = "@wallaroo.encoder"
     parameters = ("data",)
+    class_prefix = "Encoder"
 
     def __init__(self, function: Callable[P, R]) -> None:
         super().__init__(function)

@@ -46,6 +46,7 @@ class SingleComputation(_NamedComputation[P, R]):
 
     decorator = "@wallaroo.computation"
     parameters: ClassVar[tuple[str, ...]] = ("data",)
+    class_prefix: ClassVar[str] = "Computation"
 
     def __init__(self, function: Callable[P, R], name: str) -> None:
         super().__init__(function, name)
@@ -57,6 +58,7 @@ class MultiComputation(_NamedComputation[P, R]):
 
     decorator = "@wallaroo.computation_multi"
     parameters: ClassVar[tuple[str, ...]] = ("data",)
+    class_prefix: ClassVar[str] = "ComputationMulti"
 
     def __init__(self, function: Callable[P, R], name: str) -> None:
         super().__init__(function, name)
@@ -68,6 +70,7 @@ class SingleStateComputation(SingleComputation[P, R]):
 
     decorator = "@wallaroo.state_computation"
     parameters = ("data", "state")
+    class_prefix = "StateComputation"
     stateful = True
 
 
@@ -76,6 +79,7 @@ class MultiStateComputation(MultiComputation[P, R]):
 
     decorator = "@wallaroo.state_computation_multi"
     parameters = ("data", "state")
+    class_prefix = "StateComputationMulti"
     stateful = True
 
 

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_parts: dict[str, Decorated[Any, Any]] = {}
+"""The decorated functions by the names of their classes, such as "Computation__double"; the last of each name."""
+_classes: dict[str, type[Decorated[Any, Any]]] = {}
+"""The classes made of them so far."""
+
 
 class Decorated(Generic[P, R]):
     """A function that a decorator turned into a part of an application.
@@ -32,6 +37,8 @@ class Decorated(Generic[P, R]):
     """The decorator as users write it."""
     parameters: ClassVar[tuple[str, ...]]
     """The parameters that the function is called with."""
+    class_prefix: ClassVar[str]
+    """What the name of the function's class in the original starts with, as in `wallaroo.Computation__double`."""
 
     __wrapped__: Callable[P, R]
 
@@ -42,6 +49,9 @@ class Decorated(Generic[P, R]):
         self.__qualname__ = getattr(function, "__qualname__", self.__name__)
         self.__doc__ = function.__doc__
         self._name = self.__name__
+        class_name = f"{self.class_prefix}__{self.__name__}"
+        _parts[class_name] = self
+        _classes.pop(class_name, None)
 
     def name(self) -> str:
         """Return the name of this part of the application."""
@@ -80,6 +90,37 @@ class Decorated(Generic[P, R]):
         except AttributeError:
             return False
         return found is self
+
+
+def class_of_decorated(name: str) -> type[Decorated[Any, Any]] | None:
+    """Return the class `name` of a decorated function, under which the original offered it, or None if there is none.
+
+    Its instances are like the decorated function. It is the same class each time, so that they can be pickled.
+
+    >>> import wallaroo
+    >>> @wallaroo.computation("double")
+    ... def double(data):
+    ...     return data * 2
+    >>> wallaroo.Computation__double().compute(2)
+    4
+    """
+    if name not in _classes and name in _parts:
+        _classes[name] = _class_around(_parts[name], name)
+    return _classes.get(name)
+
+
+def _class_around(part: Decorated[Any, Any], name: str) -> type[Decorated[Any, Any]]:
+    def __init__(self: Decorated[Any, Any]) -> None:  # noqa: N807 - a method of the class
+        vars(self).update(vars(part))
+
+    # Methods such as `partition` are also looked up in the class.
+    attributes = {
+        each: staticmethod(value) if value is part.__wrapped__ else value
+        for each, value in vars(part).items()
+        if not each.startswith("__")
+    }
+    methods = {"__init__": __init__, "__reduce__": lambda self: (type(self), ())}
+    return type(name, (type(part),), {**attributes, **methods, "__module__": "wallaroo", "__doc__": part.__doc__})
 
 
 def function_mistakes(function: Any, decorator: str, parameters: tuple[str, ...]) -> Iterator[str]:

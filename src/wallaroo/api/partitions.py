@@ -17,6 +17,7 @@ class PartitionFunction(Decorated[P, R]):
 
     decorator = "@wallaroo.partition"
     parameters = ("data",)
+    class_prefix = "Partition"
 
     def __init__(self, function: Callable[P, R]) -> None:
         super().__init__(function)
@@ -48,6 +49,7 @@ class KeyExtractorFunction(Decorated[P, R]):
 
     decorator = "@wallaroo.key_extractor"
     parameters = ("data",)
+    class_prefix = "KeyExtractor"
 
     def __init__(self, function: Callable[P, R]) -> None:
         super().__init__(function)

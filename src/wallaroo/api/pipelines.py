@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.introspection import MISSING, a_kind_of, fills_missing
+from wallaroo.introspection import MISSING, a_kind_of, a_type_of, fills_missing
 from wallaroo.topology.assemble import assemble_ends
 from wallaroo.topology.branches import Declaration, Ends, merged, sources_of
 
@@ -62,6 +62,17 @@ class Pipeline:
 
         Returns:
             The pipeline with this step at its end.
+
+        >>> import wallaroo
+        >>> from wallaroo import testing
+        >>> config = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> lines = wallaroo.source("lines", config)
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str))
+        >>> @wallaroo.computation_multi("split")
+        ... def split(line):
+        ...     return line.split()
+        >>> testing.run(wallaroo.build_application("Split", lines.to(split).to_sink(sink)), ["why hello"])
+        ['why', 'hello']
         """
         return self._then("to", computation)
 
@@ -75,6 +86,22 @@ class Pipeline:
 
         Returns:
             The pipeline with this step at its end.
+
+        >>> import wallaroo
+        >>> from wallaroo import testing
+        >>> config = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> lines = wallaroo.source("lines", config)
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str))
+        >>> @wallaroo.state_computation("count", list)
+        ... def count(word, words):
+        ...     words.append(word)
+        ...     return word, len(words)
+        >>> @wallaroo.key_extractor
+        ... def first_letter(word):
+        ...     return word[0]
+        >>> application = wallaroo.build_application("Count", lines.key_by(first_letter).to(count).to_sink(sink))
+        >>> testing.run(application, ["why", "hello", "who"])
+        [('why', 1), ('hello', 1), ('who', 2)]
         """
         return self._then("key_by", key_extractor)
 
@@ -83,6 +110,19 @@ class Pipeline:
 
         Returns:
             The pipeline with this step at its end.
+
+        >>> import wallaroo
+        >>> from wallaroo import testing
+        >>> config = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> lines = wallaroo.source("lines", config)
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str))
+        >>> @wallaroo.state_computation("count", list)
+        ... def count(word, words):
+        ...     words.append(word)
+        ...     return word, len(words)
+        >>> application = wallaroo.build_application("Count", lines.collect().to(count).to_sink(sink))
+        >>> testing.run(application, ["why", "hello"])
+        [('why', 1), ('hello', 2)]
         """
         return self._then("collect")
 
@@ -98,6 +138,12 @@ class Pipeline:
 
         Returns:
             The merged pipeline.
+
+        >>> import wallaroo
+        >>> decode = wallaroo.decoder(bytes.decode)
+        >>> one, other = (wallaroo.TCPSourceConfig("127.0.0.1", port, decode) for port in (7010, 7011))
+        >>> wallaroo.source("orders", one).merge(wallaroo.source("prices", other))
+        <Pipeline 'orders' and 'prices'>
         """
         if isinstance(pipeline, Pipeline):
             slips = dict.fromkeys([*self._slips, *pipeline._slips])
@@ -117,6 +163,14 @@ class Pipeline:
 
         Returns:
             The pipeline with this end.
+
+        >>> import wallaroo
+        >>> from wallaroo import testing
+        >>> config = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> lines = wallaroo.source("lines", config)
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str))
+        >>> testing.run(wallaroo.build_application("Copy", lines.to_sink(sink)), [b"why"])
+        ['why']
         """
         return self._then("to_sink", sink_config)
 
@@ -132,6 +186,18 @@ class Pipeline:
 
         Returns:
             The pipeline with this end.
+
+        >>> import wallaroo
+        >>> from wallaroo import testing
+        >>> config = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> lines = wallaroo.source("lines", config)
+        >>> short, long = (
+        ...     wallaroo.TCPSinkConfig("127.0.0.1", port, wallaroo.encoder(str), name=name)
+        ...     for port, name in ((7002, "short"), (7003, "long"))
+        ... )
+        >>> chosen = lines.to_sinks([short, long], choose=lambda line: "short" if len(line) < 5 else "long")
+        >>> testing.run_all(wallaroo.build_application("Lengths", chosen), ["why", "hello"])
+        {'lines[short]': ['why'], 'lines[long]': ['hello']}
         """
         # The caller may change its list afterwards.
         sinks = list(sink_configs) if isinstance(sink_configs, list) else sink_configs
@@ -142,6 +208,11 @@ class Pipeline:
 
         Returns:
             The copy; it has the same source.
+
+        >>> import wallaroo
+        >>> config = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> wallaroo.source("lines", config).clone()
+        <Pipeline 'lines'>
         """
         return Pipeline(self._ends, self._slips)
 
@@ -236,7 +307,7 @@ def build_application(app_name: str, pipeline: Pipeline, *more: Pipeline) -> App
 
 def _got(thing: Any) -> str:
     if isinstance(thing, list | tuple) and any(isinstance(each, Pipeline) for each in thing):
-        return f"a {type(thing).__name__} of pipelines: write them one after the other, without brackets"
+        return f"{a_type_of(thing)} of pipelines: write them one after the other, without brackets"
     if callable(getattr(thing, "new_pipeline", None)):
         return f"{a_kind_of(thing)}: a builder builds its application itself, with build()"
     return a_kind_of(thing)

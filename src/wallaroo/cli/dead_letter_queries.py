@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
+from wallaroo.cli.option_values import LETTER_STATES
 from wallaroo.connectors.dead_letter_replay.source import ReplayQueue
 from wallaroo.engine.delivery.dead_letter_file import delete_letters, read_letters
 from wallaroo.engine.directory.home import Home, default_home
@@ -20,75 +17,7 @@ from wallaroo.engine.transport.dead_letter_record import REPLAYABLE, Letter
 from wallaroo.errors import WallarooError
 from wallaroo.topology.model import REPLAYS
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-WAITING, QUEUED, REPLAYED = "waiting", "queued", "replayed"
-STATES = (WAITING, QUEUED, REPLAYED)
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def home_options(command: Command) -> Command:
-    """Add the options that select the application."""
-    for option in reversed(
-        [
-            click.option(
-                "--resilience-dir",
-                "-r",
-                metavar="DIR",
-                type=click.Path(path_type=Path, file_okay=False),
-                help="The directory of the application, as it was given to machida.",
-            ),
-            click.option(
-                "--application", "-a", metavar="NAME", help="The name of an application in its default directory."
-            ),
-            click.option("--name", "-n", metavar="NAME", help="The name of its run, if one was given to machida."),
-        ]
-    ):
-        command = option(command)
-    return command
-
-
-def filter_options(command: Command) -> Command:
-    """Add the options that filter dead letters."""
-    for option in reversed(
-        [
-            click.option("--pipeline", metavar="NAME", help="Only those of this pipeline."),
-            click.option(
-                "--step", metavar="NAME", help="Only those of this step; it may be decoder, choose or encoder."
-            ),
-            click.option("--error", metavar="TEXT", help="Only those whose error contains this text."),
-            click.option(
-                "--since",
-                metavar="TIME",
-                callback=_time,
-                help="Only those since then: 30s, 10m, 2h or 1d ago, or a time such as 2025-01-31T12:00.",
-            ),
-            click.option(
-                "--before", metavar="TIME", callback=_time, help="Only those before then, in the same form as --since."
-            ),
-        ]
-    ):
-        command = option(command)
-    return command
-
-
-def _time(_context: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
-    return None if value is None else parse_time(value)
-
-
-def parse_time(text: str, now: float | None = None) -> float:
-    """Return the time that `text` denotes, in seconds since 1970.
-
-    >>> parse_time("10m", now=1000.0)
-    400.0
-    """
-    if found := re.fullmatch(r"(\d+)([smhd])", text):
-        return (time.time() if now is None else now) - int(found[1]) * _UNITS[found[2]]
-    try:
-        return datetime.fromisoformat(text).astimezone().timestamp()
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r} is not a time. Write 10m, 2h, 1d or 2025-01-31T12:00.") from error
+WAITING, QUEUED, REPLAYED = LETTER_STATES
 
 
 @dataclass(frozen=True)
@@ -135,6 +64,12 @@ class DeadLetterQueries:
         path = resilience_dir or default_home(f"{application} {name}" if name else str(application), looking=True)
         home = Home(path)
         home.look()
+        # The file of dead letters may have been copied to a folder of its own.
+        if not is_applications(home.path) and not home.dead_letters.exists():
+            raise WallarooError(
+                f"{home.path} is not the directory of an application, and has no {home.dead_letters.name}. Specify "
+                "the directory that was given to machida."
+            )
         return cls(home)
 
     def state(self, letter: Letter) -> str:

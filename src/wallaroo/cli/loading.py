@@ -163,7 +163,7 @@ def _name_of_script() -> str:
 def make_findable(application: str) -> None:
     """Add the current folder to the module path if the application's module is there."""
     here = _current_folder()
-    _take_off_what_nobody_named(here)
+    _remove_implicit_current_folder(here)
     name = application.partition(".")[0]
     if here not in sys.path and _is_in(name, here):
         add_folder(here, name)
@@ -190,7 +190,7 @@ def add_folder(folder: str, name: str) -> None:
         prefer([(name, folder)])
 
 
-def _take_off_what_nobody_named(here: str) -> None:
+def _remove_implicit_current_folder(here: str) -> None:
     """Remove the current folder from the path if it is there only because of `python -m` or an empty PYTHONPATH entry.
 
     `PYTHONPATH=$PYTHONPATH:/more` has an empty entry if the variable was empty, and Python interprets that as the

@@ -66,15 +66,15 @@ class Log:
 
     def debug(self, text: str) -> None:
         """Log something that helps with debugging."""
-        self._tell(Level.DEBUG, text)
+        self._write(Level.DEBUG, text)
 
     def info(self, text: str) -> None:
         """Log the progress of the run."""
-        self._tell(Level.INFO, text)
+        self._write(Level.INFO, text)
 
     def warning(self, text: str) -> None:
         """Log a warning; output printed by the application is passed on unchanged."""
-        self._tell(Level.INFO if isinstance(text, Printed) else Level.WARNING, text)
+        self._write(Level.INFO if isinstance(text, Printed) else Level.WARNING, text)
 
     def last_words(self, text: str) -> None:
         """Warn from a signal handler, bypassing `sys.stderr`, which may be in the middle of another line."""
@@ -83,7 +83,7 @@ class Log:
             os.write(2, click.unstyle(line).encode(errors="backslashreplace") + b"\n")
 
     @contextmanager
-    def telling_errors(self) -> Iterator[None]:
+    def reporting_errors(self) -> Iterator[None]:
         """Also log an error that ends the command; as JSON, it is only logged."""
         try:
             yield
@@ -95,7 +95,7 @@ class Log:
             click.echo(self._line(Level.ERROR, text, now), err=True)
             sys.exit(error.exit_code)
 
-    def _tell(self, level: Level, text: str) -> None:
+    def _write(self, level: Level, text: str) -> None:
         printed = isinstance(text, Printed)
         if level < self._level and not printed and text not in self.always:
             return
@@ -132,8 +132,8 @@ class Log:
 
 
 def _as_json(level: Level, text: str, now: datetime) -> str:
-    told = {"time": now.isoformat(timespec="milliseconds"), "level": level.name.lower(), "message": _plain(text)}
-    return json.dumps(told)
+    entry = {"time": now.isoformat(timespec="milliseconds"), "level": level.name.lower(), "message": _plain(text)}
+    return json.dumps(entry)
 
 
 def _plain(text: str) -> str:

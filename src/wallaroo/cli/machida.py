@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from itertools import count
-from pathlib import Path
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +17,8 @@ from wallaroo.cli import loading
 from wallaroo.cli.exit_codes import EXIT_CODES, exit_codes_help
 from wallaroo.cli.logs import Log
 from wallaroo.cli.misspellings import refuse_misspelled, split_arguments
-from wallaroo.cli.options import (
-    acknowledged,
-    limit_options,
-    limits_from,
-    log_from,
-    log_options,
-    master_url,
-    original_flags,
-    policy,
-    setting,
-    time_between_commits,
-)
+from wallaroo.cli.options import limit_options, limits_from, log_from, log_options, run_options
+from wallaroo.cli.original_flags import acknowledged, original_flags
 from wallaroo.cli.screen import drawing_for_screen, plain_errors, said_through
 from wallaroo.engine.delivery.error_policy import OnError
 from wallaroo.engine.spark.preflight import check_packages
@@ -63,89 +52,7 @@ class _Machida(click.Command):
     },
     epilog=exit_codes_help(EXIT_CODES),
 )
-@click.option("--application-module", metavar="MODULE", help="The module that defines application_setup(args).")
-@click.option(
-    "--resilience-dir",
-    "-r",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where log, state and ledger are kept. Default: a folder for the application in ~/.local/state/wallaroo, in "
-    "$XDG_STATE_HOME/wallaroo if that is set, or on macOS in ~/Library/Application Support/wallaroo.",
-)
-@click.option(
-    "--reset",
-    is_flag=True,
-    help="Start without the state that is in the directory. It is moved to a folder inside it, not deleted.",
-)
-@click.option(
-    "--skip-damaged",
-    is_flag=True,
-    help="Continue without messages in the log that the disk has damaged. What is left of them is moved aside.",
-)
-@click.option(
-    "--name",
-    "-n",
-    metavar="NAME",
-    help="Name of this run: by default, runs of other names have other directories.",
-)
-@click.option(
-    "--worker-count",
-    "-w",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Workers of each stage. Default: as many as the machine has cores, up to 8, or as the cluster has cores for.",
-)
-@click.option(
-    "--buckets",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Parts into which partitioned state is divided. The number is fixed when the state is first written.",
-)
-@click.option(
-    "--master",
-    default="local[*]",
-    show_default=True,
-    metavar="URL",
-    callback=master_url,
-    help="The Spark master to run on: local[*], local[4], spark://host:7077, ... On a cluster of several machines, an "
-    "application with states needs a --resilience-dir that all of them share.",
-)
-@click.option(
-    "--spark-conf",
-    multiple=True,
-    metavar="KEY=VALUE",
-    callback=setting,
-    help="A setting for Spark; may be repeated.",
-)
-@click.option(
-    "--on-error",
-    default="dead-letter",
-    show_default=True,
-    metavar="POLICY",
-    callback=policy,
-    help="What to do when the application's code fails for a message. dead-letter: keep the message in a file and "
-    "continue. fail: stop before it. A share (1%) or a rate (100/s, 10/min, 5/h): stop when there are more.",
-)
-@click.option(
-    "--strict-keys",
-    is_flag=True,
-    help="Where a program lists partition_keys, make messages with other keys dead letters, instead of making a state "
-    "for each such key.",
-)
-@click.option(
-    "--time-between-checkpoints",
-    metavar="TIME",
-    callback=time_between_commits,
-    show_default="1min",
-    help="The longest time between two commits, such as 30s or 5min. After a failure, everything since the last commit "
-    "is computed again. A number without a unit is in nanoseconds.",
-)
-@click.option(
-    "--effectively-once",
-    is_flag=True,
-    help="Send outputs in blocks with ids, to receivers that confirm each block and drop repeated ones, such "
-    "as `wallaroo receive --effectively-once`.",
-)
+@run_options
 @log_options
 @limit_options
 @original_flags
@@ -199,7 +106,7 @@ def _run_logged(context: click.Context, find: Callable[[click.Context], tuple[Pr
     """Find the application and run it; log everything, including why it ends, as the options specify."""
     with plain_errors(exit_codes=True):
         run_log = log_from(context.params)
-    with run_log.telling_errors(), said_through(run_log.warning), plain_errors(exit_codes=True):
+    with run_log.reporting_errors(), said_through(run_log.warning), plain_errors(exit_codes=True):
         program, setup = find(context)
         run_application(program, setup, context.params, run_log)
 

@@ -18,6 +18,17 @@ import click
 
 _CLOSE = 0.85
 """The minimum similarity for one option to be taken for another. One letter of ten makes 0.9."""
+_MEANINGFUL = 9
+"""The minimum length of an option to be taken for the beginning of another."""
+_ALIASES = {
+    "--workers": "--worker-count",
+    "--num-workers": "--worker-count",
+    "--state-dir": "--resilience-dir",
+    "--state-directory": "--resilience-dir",
+    "--checkpoint-interval": "--time-between-checkpoints",
+    "--conf": "--spark-conf",
+}
+"""What machida's options are called elsewhere."""
 END_OF_OPTIONS = "--"
 
 
@@ -40,15 +51,40 @@ def refuse_misspelled(unknown: Iterable[str], known: Sequence[str], program: Mod
         program: The application's module, whose source may contain the option.
 
     Raises:
-        click.UsageError: One of them is similar to a known option, and the program does not contain it.
+        click.UsageError: One of them is similar to a known option, or another name for it, and the program does not
+            contain it.
     """
     for argument in unknown:
         option = argument.partition("=")[0]
-        if option.startswith("--") and (meant := close_to(option, known)) and not _has(program, option):
+        if option.startswith("--") and (meant := _meant(option, known)) and not _has(program, option):
             raise click.UsageError(
                 f"no such option {option}: did you mean {meant}? If {option} is an option of the application, put "
                 f"`--` in front of the application's own arguments: machida ... -- {argument} ..."
             )
+
+
+def _meant(option: str, known: Sequence[str]) -> str | None:
+    """Return the known option that this one probably stands for.
+
+    >>> known = ["--resilience-dir", "--max-log", "--max-connections", "--name"]
+    >>> _meant("--state-dir", known), _meant("--resilience-directory", known), _meant("--resilience", known)
+    ('--resilience-dir', '--resilience-dir', '--resilience-dir')
+    >>> _meant("--max", known), _meant("--name-of-topic", known)
+    (None, None)
+    """
+    alias = _ALIASES.get(option)
+    return alias if alias in known else close_to(option, known) or _continued(option, known)
+
+
+def _continued(option: str, known: Sequence[str]) -> str | None:
+    """Return the only known option that begins with this one, or that this one begins with."""
+    # An option of a single word may begin any other name, so only those of several words count.
+    found = [
+        each
+        for each in known
+        if (each.startswith(option) and len(option) >= _MEANINGFUL) or (option.startswith(each) and "-" in each[2:])
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def close_to(option: str, known: Sequence[str]) -> str | None:

@@ -111,7 +111,7 @@ def _reason(error: OSError) -> str:
 
 
 _PIECE = 1 << 16
-# After this long the user is told what is being waited for.
+# After this long the user sees what is being waited for.
 _MOMENT_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
 _PAUSE_SECONDS = 0.01
@@ -151,15 +151,15 @@ def end_stream(connection: socket.socket, *, within: float | None, on_wait: Call
     connection.shutdown(socket.SHUT_WR)
     connection.settimeout(_LOOK_SECONDS)
     started = time.monotonic()
-    told = closed = False
+    reported = closed = False
     while not closed or unacknowledged(connection):
         # A receiver that closed too early answers with a reset, which follows the end of its stream and is not read.
         raise_if_broken(connection)
         waited = time.monotonic() - started
         if within is not None and waited >= within:
             return False
-        if waited >= _MOMENT_SECONDS and not told:
-            told = True
+        if waited >= _MOMENT_SECONDS and not reported:
+            reported = True
             on_wait()
         if closed:
             time.sleep(_PAUSE_SECONDS)

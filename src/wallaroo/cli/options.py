@@ -1,8 +1,7 @@
-"""Options of the commands: their types, their checks, and the flags of the original that are accepted unchanged."""
+"""The options of the commands, with their help texts; a command lists the groups that it takes."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -11,42 +10,158 @@ from typing import Any, TypeVar
 import click
 
 from wallaroo.cli.logs import FORMATS, LEVELS, Log
-from wallaroo.engine.delivery.error_policy import OnError
-from wallaroo.errors import WallarooError
+from wallaroo.cli.option_values import (
+    LETTER_STATES,
+    master_url,
+    policy,
+    setting,
+    size_between,
+    time_between_commits,
+    time_or_age,
+)
 from wallaroo.ingress.limits import Limits
-from wallaroo.sizes import parse_size, readable_size
+from wallaroo.sizes import readable_size
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def _size(least: int, most: int | None = None) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
-    """Return a callback that parses sizes such as 64MiB, from `least` to `most` bytes."""
+def _all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return a decorator that adds options to a command, to be listed in this order by its help."""
 
-    def read(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-        if text is None:
-            return None
-        try:
-            size = parse_size(text)
-        except WallarooError as error:
-            raise click.BadParameter(str(error), context, parameter) from error
-        if size < least:
-            reason = f"{text} is too little: it has to be {readable_size(least)} or more."
-        elif most is not None and size > most:
-            reason = f"{text} is too much: it can be {readable_size(most)} at the most."
-        else:
-            return size
-        raise click.BadParameter(reason, context, parameter)
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
 
-    return read
+    return add
+
+
+run_options = _all_of(
+    click.option("--application-module", metavar="MODULE", help="The module that defines application_setup(args)."),
+    click.option(
+        "--resilience-dir",
+        "-r",
+        metavar="DIR",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Where log, state and ledger are kept. Default: a folder for the application in ~/.local/state/wallaroo, "
+        "in $XDG_STATE_HOME/wallaroo if that is set, or on macOS in ~/Library/Application Support/wallaroo.",
+    ),
+    click.option(
+        "--reset",
+        is_flag=True,
+        help="Start without the state that is in the directory. It is moved to a folder inside it, not deleted.",
+    ),
+    click.option(
+        "--skip-damaged",
+        is_flag=True,
+        help="Continue without messages in the log that the disk has damaged. What is left of them is kept in "
+        "a folder.",
+    ),
+    click.option(
+        "--name",
+        "-n",
+        metavar="NAME",
+        help="Name of this run: by default, runs of other names have other directories.",
+    ),
+    click.option(
+        "--worker-count",
+        "-w",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Workers of each stage. Default: as many as the machine has cores, up to 8, or as the cluster has cores "
+        "for.",
+    ),
+    click.option(
+        "--buckets",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Parts into which partitioned state is divided. The number is fixed when the state is first written.",
+    ),
+    click.option(
+        "--master",
+        default="local[*]",
+        show_default=True,
+        metavar="URL",
+        callback=master_url,
+        help="The Spark master to run on: local[*], local[4], spark://host:7077, ... On a cluster of several machines, "
+        "an application with states needs a --resilience-dir that all of them share.",
+    ),
+    click.option(
+        "--spark-conf",
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=setting,
+        help="A setting for Spark; may be repeated.",
+    ),
+    click.option(
+        "--on-error",
+        default="dead-letter",
+        show_default=True,
+        metavar="POLICY",
+        callback=policy,
+        help="What to do when the application's code fails for a message. dead-letter: keep the message in a file and "
+        "continue. fail: stop before it. A share (1%) or a rate (100/s, 10/min, 5/h): stop when there are more.",
+    ),
+    click.option(
+        "--strict-keys",
+        is_flag=True,
+        help="Where a program lists partition_keys, make messages with other keys dead letters, instead of making a "
+        "state for each such key.",
+    ),
+    click.option(
+        "--time-between-checkpoints",
+        metavar="TIME",
+        callback=time_between_commits,
+        show_default="1min",
+        help="The longest time between two commits, such as 30s or 5min. After a failure, everything since the last "
+        "commit is computed again. A number without a unit is in nanoseconds.",
+    ),
+    click.option(
+        "--effectively-once",
+        is_flag=True,
+        help="Send outputs in blocks with ids, to receivers that confirm each block and drop repeated ones, such "
+        "as `wallaroo receive --effectively-once`.",
+    ),
+)
+"""What to run, where, and how."""
+
+log_options = _all_of(
+    click.option(
+        "--log-level",
+        type=click.Choice([*LEVELS, "warn"]),
+        metavar=f"[{'|'.join(LEVELS)}]",
+        show_default="info; for Spark's own log file: warning",
+        help="The lowest level that is shown, and that Spark writes to its log file. The line that says that "
+        "the application is ready is always shown. debug also draws the application at the start.",
+    ),
+    click.option(
+        "--log-format",
+        type=click.Choice(FORMATS),
+        default="text",
+        show_default=True,
+        help="text: plain lines, warnings with time and level. json: one object on each line, with time, level "
+        "and message.",
+    ),
+    click.option(
+        "--log-file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="PATH",
+        help="Also append every line that is shown to this file, with date, time and level.",
+    ),
+)
+"""What is logged, how, and where."""
 
 
 _SIZES = {
     "max_message_size": (
-        _size(1, most=1 << 30),
+        size_between(1, most=1 << 30),
         "The largest message; a connection that sends a larger one is closed.",
     ),
-    "max_log": (_size(1 << 20), "Disk space for the log of each source. When it is used up, senders have to wait."),
-    "max_unfinished": (_size(1 << 20), "Memory for messages that have not been received completely."),
+    "max_log": (
+        size_between(1 << 20),
+        "Disk space for the log of each source. When it is used up, senders have to wait.",
+    ),
+    "max_unfinished": (size_between(1 << 20), "Memory for messages that have not been received completely."),
 }
 
 
@@ -83,134 +198,6 @@ def limits_from(given: dict[str, Any]) -> Limits:
     return Limits(**chosen, chosen=frozenset(chosen))
 
 
-_ADDRESS = r"(\[[\da-fA-F:.]+\]|[^\s/,:\[\]]+):\d+"
-_MASTERS = re.compile(
-    r"local(\[(\*|[1-9]\d*)(,[1-9]\d*)?\])?"
-    rf"|spark://{_ADDRESS}(,{_ADDRESS})*"
-    r"|yarn|k8s://\S+"
-)
-_HEAP = "spark.driver.memory"
-
-
-def master_url(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    """Check the value of `--master`."""
-    if not _MASTERS.fullmatch(value):
-        raise click.BadParameter(
-            f"{value!r} is not a Spark master. Write local[*] for this machine, local[4] for four of its cores, or "
-            "spark://host:7077 for a cluster."
-        )
-    return value
-
-
-def setting(
-    _context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
-) -> tuple[tuple[str, str], ...]:
-    """Split the values of `--spark-conf` into keys and values."""
-    return tuple(_key_and_value(text) for text in values)
-
-
-def _key_and_value(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise click.BadParameter(f"{text!r}: write KEY=VALUE, for example {_HEAP}=4g.")
-    if not key.startswith("spark."):
-        raise click.BadParameter(f"{key!r} is not a Spark setting: their names begin with 'spark.'.")
-    if key == _HEAP and not re.fullmatch(r"[1-9]\d*[kmgKMG]", value):
-        raise click.BadParameter(f"{value!r} is not an amount of memory for {key}. Write 4g, or 1500m.")
-    return key, value
-
-
-_WITH_VALUE = {
-    "--metrics": "-m",
-    "--control": "-c",
-    "--data": "-d",
-    "--my-control": "-x",
-    "--my-data": "-y",
-    "--external": "-e",
-    "--file": "-f",
-    "--event-log-file-size": "-l",
-    "--join": "-j",
-    "--stop-pause": "-u",
-    "--spike-seed": None,
-    "--spike-prob": None,
-    "--spike-margin": None,
-    "--phone-home": "-p",
-    "--resilience-dos-server": None,
-    "--ponythreads": None,
-    "--ponyminthreads": None,
-    "--ponysuspendthreshold": None,
-    "--ponycdinterval": None,
-    "--ponygcinitial": None,
-    "--ponygcfactor": None,
-}
-_SWITCHES = {
-    "--cluster-initializer": "-t",
-    "--log-rotation": None,
-    "--spike-drop": None,
-    "--run-with-resilience": None,
-    "--resilience-no-local-file-io": None,
-    "--resilience-enable-io-journal": None,
-    "--ponynoblock": None,
-    "--ponynoyield": None,
-    "--ponypin": None,
-    "--ponynopin": None,
-    "--ponypinasio": None,
-}
-
-MEANINGLESS = {*_WITH_VALUE, *_SWITCHES}
-
-
-def original_flags(command: Command) -> Command:
-    """Add the original's flags to a command, hidden from its help text."""
-    for flags, is_flag in ((_WITH_VALUE, False), (_SWITCHES, True)):
-        for long, short in flags.items():
-            names = (long, short) if short else (long,)
-            command = click.option(*names, is_flag=is_flag, hidden=True, default=None)(command)
-    return command
-
-
-def acknowledged(given: dict[str, Any]) -> str:
-    """Return the given flags that have no effect here, for one line to the user.
-
-    >>> acknowledged({"metrics": "127.0.0.1:5001", "cluster_initializer": True, "data": None})
-    '--metrics, --cluster-initializer'
-    """
-    used = (long for long in (*_WITH_VALUE, *_SWITCHES) if given.get(long[2:].replace("-", "_")) is not None)
-    return ", ".join(used)
-
-
-def log_options(command: Command) -> Command:
-    """Add the options for what is logged, how, and where."""
-    for option in reversed(
-        [
-            click.option(
-                "--log-level",
-                type=click.Choice([*LEVELS, "warn"]),
-                metavar=f"[{'|'.join(LEVELS)}]",
-                show_default="info; for Spark's own log file: warning",
-                help="The lowest level that is shown, and that Spark writes to its log file. The line that says that "
-                "the application is ready is always shown. debug also draws the application at the start.",
-            ),
-            click.option(
-                "--log-format",
-                type=click.Choice(FORMATS),
-                default="text",
-                show_default=True,
-                help="text: plain lines, warnings with time and level. json: one object on each line, with time, level "
-                "and message.",
-            ),
-            click.option(
-                "--log-file",
-                type=click.Path(path_type=Path, dir_okay=False),
-                metavar="PATH",
-                help="Also append every line that is shown to this file, with date, time and level.",
-            ),
-        ]
-    ):
-        command = option(command)
-    return command
-
-
 def log_from(given: dict[str, Any]) -> Log:
     """Return the log that the options ask for.
 
@@ -224,39 +211,59 @@ def log_from(given: dict[str, Any]) -> Log:
     )
 
 
-def policy(_context: click.Context, _parameter: click.Parameter, value: str) -> OnError:
-    """Check the value of `--on-error`."""
-    try:
-        return OnError.parse(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
+home_options = _all_of(
+    click.option(
+        "--resilience-dir",
+        "-r",
+        metavar="DIR",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="The directory of the application, as it was given to machida.",
+    ),
+    click.option("--application", "-a", metavar="NAME", help="The name of an application in its default directory."),
+    click.option("--name", "-n", metavar="NAME", help="The name of its run, if one was given to machida."),
+)
+"""Which application's directory."""
 
+filter_options = _all_of(
+    click.option("--pipeline", metavar="NAME", help="Only those of this pipeline."),
+    click.option("--step", metavar="NAME", help="Only those of this step; it may be decoder, choose or encoder."),
+    click.option("--error", metavar="TEXT", help="Only those whose error contains this text."),
+    click.option(
+        "--since",
+        metavar="TIME",
+        callback=time_or_age,
+        help="Only those since then: 30s, 10m, 2h or 1d ago, or a time such as 2025-01-31T12:00.",
+    ),
+    click.option(
+        "--before", metavar="TIME", callback=time_or_age, help="Only those before then, in the same form as --since."
+    ),
+)
+"""Which dead letters."""
 
-SHORTEST_SECONDS = 0.1
-_SECONDS = {"": 1e-9, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+_STATE = click.option("--state", type=click.Choice(LETTER_STATES), help="Only those in this state.")
 
+LAST = 50
+list_options = _all_of(
+    _STATE,
+    click.option("--last", type=click.IntRange(1), metavar="N", help=f"Only the newest N. In a table: {LAST}."),
+    click.option(
+        "--json", "as_json", is_flag=True, help="Print each as a JSON object on a line, with everything that is known."
+    ),
+)
+"""How to list dead letters."""
 
-def parse_duration(text: str) -> float:
-    """Return a duration in seconds; a number without a unit is in nanoseconds, as in the original.
+show_options = _all_of(click.option("--json", "as_json", is_flag=True, help="Everything that is known, as JSON."))
+"""How to show a dead letter."""
 
-    >>> parse_duration("1.5min"), parse_duration("250ms"), parse_duration("1000000000")
-    (90.0, 0.25, 1.0)
-    """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text)
-    if found is None or found[2] not in _SECONDS:
-        raise ValueError(f"{text!r} is not a span of time. Examples: 30s, 500ms, 2min, or nanoseconds as a number.")
-    return round(float(found[1]) * _SECONDS[found[2]], 9)
+replay_options = _all_of(
+    click.option("--all", "everything", is_flag=True, help="All that have not been replayed yet."),
+    click.option("--again", is_flag=True, help="Also those that have been replayed already."),
+)
+"""Which dead letters to replay."""
 
-
-def time_between_commits(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
-    """Parse the option for the time between commits (a click callback)."""
-    if text is None:
-        return None
-    try:
-        seconds = parse_duration(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), context, parameter) from error
-    if seconds < SHORTEST_SECONDS:
-        too_short = f"{text!r} is too short: a commit itself takes some hundredths of a second. Write 100ms."
-        raise click.BadParameter(too_short, context, parameter)
-    return seconds
+delete_options = _all_of(
+    _STATE,
+    click.option("--all", "everything", is_flag=True, help="All of them."),
+    click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+)
+"""Which dead letters to delete."""

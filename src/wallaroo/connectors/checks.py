@@ -29,7 +29,7 @@ def source_name_mistakes(name: Any) -> Iterator[str]:
 
 
 def sink_name_mistakes(name: Any) -> Iterator[str]:
-    """Check the name that a sink config may have, or not."""
+    """Check the optional name of a sink config."""
     if name is None:
         return
     if not isinstance(name, str):
@@ -54,7 +54,7 @@ def decoder_mistakes(decoder: Any) -> Iterator[str]:
         return
     try:
         lines = has_line_framing(decoder)
-    except Exception as error:  # noqa: BLE001 - it is the user's code, and whatever it raises is the user's to read
+    except Exception as error:  # noqa: BLE001 - user code may raise anything
         yield f"framing() of the decoder {label(decoder)} failed with {type(error).__name__}: {error}"
         return
     needed = ("decode",) if lines else ("header_length", "payload_length", "decode")

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from wallaroo.errors import ApplicationError, WallarooError
-from wallaroo.files import NO_ROOM
+from wallaroo.files import DISK_FULL_ERRNOS
 from wallaroo.ingress.client import IngressUnavailableError
 
 
@@ -17,7 +17,7 @@ class Kind(StrEnum):
     """The program has to be changed: to start the same again would end in the same way."""
     FINAL = "final"
     """It would happen again: reported by our own code, or raised where no error is expected."""
-    NO_ROOM = "no room"
+    DISK_FULL = "disk full"
     """A disk is full."""
     INGRESS = "ingress"
     """The process that accepts connections did not answer; it is restarted."""
@@ -41,7 +41,7 @@ def failure_of(error: BaseException) -> Failure:
     <Kind.APPLICATION: 'application'>
     >>> import errno
     >>> failure_of(OSError(errno.ENOSPC, "No space left on device", "/data/states/1")).kind
-    <Kind.NO_ROOM: 'no room'>
+    <Kind.DISK_FULL: 'disk full'>
     >>> failure_of(ConnectionResetError("gone")).kind, failure_of(ValueError(3)).kind
     (<Kind.LOST: 'lost'>, <Kind.FINAL: 'final'>)
     """
@@ -52,5 +52,5 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, WallarooError):
         return Failure(Kind.FINAL, str(error))
     if isinstance(error, OSError):
-        return Failure(Kind.NO_ROOM if error.errno in NO_ROOM else Kind.LOST, str(error) or repr(error))
+        return Failure(Kind.DISK_FULL if error.errno in DISK_FULL_ERRNOS else Kind.LOST, str(error) or repr(error))
     return Failure(Kind.LOST if isinstance(error, EOFError | MemoryError) else Kind.FINAL, repr(error))

@@ -79,7 +79,7 @@ class GeneratedLoop:
         )
 
     def compiled(self, *, shown: bool = True) -> Callable[..., Any]:
-        """Return the function. Where its lines are to be `shown` by profilers and debuggers, they are kept for ever."""
+        """Return the function. If profilers and debuggers are to show its lines (`shown`), these are never freed."""
         source = self.source
         file = f"<wallaroo loop {next(_numbers)}>"
         namespace: dict[str, Any] = {}

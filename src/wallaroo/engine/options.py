@@ -16,7 +16,7 @@ class RunOptions:
 
     home: Path | None = None
     reset: bool = False
-    """Whether to start fresh; the contents of the directory are then set aside."""
+    """Whether to start fresh; the contents of the directory are then archived."""
     skip_damaged: bool = False
     """Whether to skip damaged messages in the logs."""
     workers: int | None = None

@@ -115,19 +115,19 @@ class QueryLifecycle:
     def failure(self) -> Failure:
         """Return why the query has ended; if a worker died, record what it was doing."""
         self.learned = False
-        told = _answer_to(lambda: failure_of_query(self._query))
-        if told is None:
+        reported = _answer_to(lambda: failure_of_query(self._query))
+        if reported is None:
             return Failure(Kind.LOST, jvm_exit_reason(self._around.home))
-        if told.kind != Kind.LOST:
-            return told  # The JVM itself has failed, and has killed the workers.
+        if reported.kind != Kind.LOST:
+            return reported  # The JVM itself has failed, and has killed the workers.
         end = self._around.collector.first_end(_END_SECONDS)
         if end is None:
-            return told
+            return reported
         if end.failure is not None:
             return end.failure
         if end.death is not None:
             self.learned = self._around.deaths.take(end.death)
-        return told
+        return reported
 
     def _start_session(self) -> None:
         spark, around = self._spark, self._around

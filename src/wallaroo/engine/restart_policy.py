@@ -73,7 +73,7 @@ class RestartPolicy:
                 f"{failure.text}\nAccepted messages are kept: once the program is fixed, the same command resumes "
                 "from there."
             )
-        if failure.kind == Kind.NO_ROOM or (failure.kind == Kind.LOST and any(map(is_full, self._folders))):
+        if failure.kind == Kind.DISK_FULL or (failure.kind == Kind.LOST and any(map(is_full, self._folders))):
             # Spark does not distinguish a full disk from other failures.
             self._waits += 1
             return self._wait_for_space(failure.text)
@@ -87,12 +87,14 @@ class RestartPolicy:
         if self._full_folder():
             # Not everything that fails on a full disk says why.
             return self._wait_for_space(failure.text)
-        self._tell(f"Processing failed: {failure.text.rstrip('.')}. It resumes from the last commit; nothing is lost.")
+        self._report(
+            f"Processing failed: {failure.text.rstrip('.')}. It resumes from the last commit; nothing is lost."
+        )
         return not self._interrupted.wait(0 if learned else _pause(self._retries))
 
     def hold_up(self, reason: str) -> None:
         """Report why outputs cannot be recorded, while they wait."""
-        self._tell(self._what_is_full(reason))
+        self._report(self._what_is_full(reason))
 
     def progress(self, done: int) -> None:
         """Record how many blocks have been delivered; report it if that ends a disruption."""
@@ -123,7 +125,7 @@ class RestartPolicy:
 
     def _wait_for_space(self, reason: str) -> bool:
         """Wait for disk space; restart after a while even without: the required amount is only an estimate."""
-        self._tell(self._what_is_full(reason))
+        self._report(self._what_is_full(reason))
         deadline = time.monotonic() + _TRY_ANYWAY_SECONDS
         if self._interrupted.wait(_pause(self._waits + self._retries)):
             return False
@@ -137,7 +139,7 @@ class RestartPolicy:
         where = f"The disk that holds {folder} is full." if folder else f"A disk is full: {reason.rstrip('.')}."
         return f"{where} The application waits for room there; nothing is lost."
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         """Report a disruption, once while it lasts."""
         if text != self._disruption:
             self._disruption = text

@@ -179,8 +179,8 @@ class Running:
             if end is None or time.monotonic() > ask_at:
                 # While the query is being restarted, there are no readers. And the request may have gone to the tasks
                 # of an attempt that has ended: then it has to be repeated for the next one.
-                told = self._ingress.end_epoch()
-                end = told if end is None else end
+                announced = self._ingress.end_epoch()
+                end = announced if end is None else end
                 ask_at = time.monotonic() + _RETRY_SECONDS
             if self._egress.held_up is not None:
                 self._left = str(self._egress.held_up)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ from wallaroo.engine.directory.run_folder import run_folder
 from wallaroo.engine.options import RunOptions
 from wallaroo.engine.plan import Input, Layout, Plan
 from wallaroo.engine.query_lifecycle import QueryEnvironment, QueryLifecycle
-from wallaroo.engine.spark.driver_address import driver_address
+from wallaroo.engine.spark.driver_address import DriverAddress, driver_address
 from wallaroo.engine.spark.java import java_home
 from wallaroo.engine.spark.memory import fitting_limits
 from wallaroo.engine.transport.plan_file import own_serializers
@@ -80,11 +80,13 @@ class Startup:
     """Set when sinks must no longer wait for their receivers."""
     say: Notice
     warn: Notice
+    _token: str = field(init=False, default_factory=lambda: secrets.token_hex(16))
+    _driver_address: DriverAddress | None = field(init=False)
+    _sources: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._token = secrets.token_hex(16)
         self._driver_address = None if self.options.spark.local else driver_address(self.options.spark)
-        self._sources: dict[str, Any] = {pipeline.name: pipeline.source for pipeline in self.application.pipelines}
+        self._sources = {pipeline.name: pipeline.source for pipeline in self.application.pipelines}
         self._sources[REPLAYS] = ReplaySourceConfig(str(self.home.replays))
 
     def open(self) -> Parts:
@@ -124,7 +126,7 @@ class Startup:
         )
         processing = QueryLifecycle(plan, self.options.spark, self.options.workers, around, self.warn)
         self.cleanup.callback(processing.close)
-        # Is called before that: a sink that waits for its receiver would keep the query from stopping.
+        # Runs first: a sink that waits for its receiver would keep the query from stopping.
         self.cleanup.callback(self.stopping.set)
         processing.start()
         egress.start()

@@ -125,7 +125,7 @@ def _within_open_files(config: IngressConfig, output: _Output) -> IngressConfig:
     possible = connections_within(files, len(config.sources))
     if possible >= wanted:
         return config
-    # Of a limit that few applications reach, only those hear who have asked for more, or who reach it.
+    # Report the limit only if the user asked for more or fewer than 1,000 fit.
     if "max_connections" in config.limits.chosen or possible < FEW_CONNECTIONS:
         output.notice(
             f"A source accepts {plural(possible, 'connection')} at once instead of {wanted:,}: this process may have "

@@ -165,10 +165,10 @@ class SequenceWriter:
             self._note(block)
         if rest := segment.data[at:]:
             # A record torn by a crash is useless, but a damaged one may look the same.
-            aside = _keep(self.directory, f"{end:020d}-{crc32(rest):08x}", rest)
+            kept = _keep(self.directory, f"{end:020d}-{crc32(rest):08x}", rest)
             self.dropped.append(
                 f"{segment.path}: {len(rest)} bytes at its end were not written completely, or are damaged. Their "
-                f"messages get new blocks, and what was there is kept in {aside}."
+                f"messages get new blocks, and what was there is kept in {kept}."
             )
             os.truncate(segment.path, at)
         return end
@@ -311,7 +311,7 @@ def skip_damaged_blocks(directory: Path) -> list[str]:
 
     The messages of the blocks after it are still in the logs, and are sequenced again. What is truncated is kept.
     """
-    told = []
+    reports = []
     segments = segment_firsts(directory)
     for first, following in zip_longest(segments, segments[1:]):
         path = _segment(directory, first)
@@ -322,20 +322,20 @@ def skip_damaged_blocks(directory: Path) -> list[str]:
                 continue
         except LogCorruptError:
             blocks = []
-        aside = _keep(directory, path.name, path.read_bytes())
+        kept = _keep(directory, path.name, path.read_bytes())
         for later in segments[segments.index(first) + 1 :]:
-            _segment(directory, later).rename(aside / _segment(directory, later).name)
+            _segment(directory, later).rename(kept / _segment(directory, later).name)
         if blocks:
             os.truncate(path, blocks[-1][1])
         else:
             path.unlink()
         sync_directory(directory)
-        told.append(
+        reports.append(
             f"The sequence in {directory} is damaged at block {first + len(blocks)}: it continues after it "
-            f"with new blocks of the same messages, and outputs may be repeated. What was there is kept in {aside}."
+            f"with new blocks of the same messages, and outputs may be repeated. What was there is kept in {kept}."
         )
         break
-    return told
+    return reports
 
 
 def lacks_block(directory: Path, number: int, known: int) -> bool:
@@ -360,10 +360,10 @@ def begin_again_at(directory: Path, number: int) -> None:
 
 def _keep(directory: Path, name: str, data: bytes) -> Path:
     """Save what is about to be truncated, and return the folder."""
-    aside = directory / _KEPT_IN
-    aside.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
-    write_atomically(aside / name, data)
-    return aside
+    kept = directory / _KEPT_IN
+    kept.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+    write_atomically(kept / name, data)
+    return kept
 
 
 def _segment(directory: Path, first: int) -> Path:

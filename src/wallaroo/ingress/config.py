@@ -70,13 +70,13 @@ class IngressConfig:
 
 def dump_config(config: IngressConfig) -> bytes:
     """Return a configuration as a line of JSON."""
-    told = _plain(config, {"sources", "limits"})
-    told["sources"] = [_plain(source, {"config", "known"}) for source in config.sources]
-    told["known"] = dump_ends(
+    values = _plain(config, {"sources", "limits"})
+    values["sources"] = [_plain(source, {"config", "known"}) for source in config.sources]
+    values["known"] = dump_ends(
         {Lane(source.name, lane): end for source in config.sources for lane, end in source.known.items()}
     )
-    told["limits"] = {**_plain(config.limits, {"chosen"}), "chosen": sorted(config.limits.chosen)}
-    return json.dumps(told).encode() + b"\n"
+    values["limits"] = {**_plain(config.limits, {"chosen"}), "chosen": sorted(config.limits.chosen)}
+    return json.dumps(values).encode() + b"\n"
 
 
 def load_config(stream: BinaryIO) -> IngressConfig:
@@ -85,17 +85,17 @@ def load_config(stream: BinaryIO) -> IngressConfig:
     Raises:
         ApplicationError: The application cannot be built, or differs from the one that machida has built.
     """
-    told = json.loads(stream.readline())
-    limits = told.pop("limits")
+    values = json.loads(stream.readline())
+    limits = values.pop("limits")
     limits = Limits(**{**limits, "chosen": frozenset(limits["chosen"])})
-    configs = _configs_of(told["program"])
-    known = ends_by_source(load_ends(told.pop("known")))
+    configs = _configs_of(values["program"])
+    known = ends_by_source(load_ends(values.pop("known")))
     # Not every source belongs to a pipeline: the one for replayed dead letters does not, and has no user code.
     sources = [
         SourceEndpoint(config=configs.get(source["name"]), known=known.get(source["name"], {}), **source)
-        for source in told.pop("sources")
+        for source in values.pop("sources")
     ]
-    return IngressConfig(sources=sources, limits=limits, **told)
+    return IngressConfig(sources=sources, limits=limits, **values)
 
 
 def _plain(thing: Any, but: set[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Cuts a stream of bytes into messages, as the source's decoder says."""
+"""Splits a stream of bytes into messages, with the framing of the source's decoder."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_MESSAGE_SIZE = 64 << 20
-"""The largest payload that is accepted: a longer one is more likely a sender that frames in another way."""
+"""The largest payload that is accepted: a longer one more likely means that the sender frames differently."""
 
 
 class FramingError(WallarooError):
-    """Bytes that cannot be cut into messages; `complete` holds the payloads in front of the bad one."""
+    """Bytes that cannot be split into messages; `complete` has the payloads before the bad one."""
 
     def __init__(self, reason: str, complete: list[bytes] | None = None) -> None:
         super().__init__(reason)
@@ -26,7 +26,7 @@ class FramingError(WallarooError):
 
 
 def framer_for(decoder: Any, max_message_size: int = MAX_MESSAGE_SIZE) -> Framer | LineFramer:
-    """Return what cuts the bytes of one connection as a decoder says.
+    """Return a framer for one connection, with the framing of a decoder.
 
     Raises:
         FramingError: The decoder cannot work.
@@ -39,7 +39,7 @@ def framer_for(decoder: Any, max_message_size: int = MAX_MESSAGE_SIZE) -> Framer
 
 
 class LineFramer:
-    r"""Takes the bytes of one connection as they come and gives its lines, without their ends, LF or CRLF.
+    r"""Splits the bytes of one connection into lines, without their ends, LF or CRLF.
 
     >>> framer = LineFramer()
     >>> framer.feed(b"to be\nor\r\nnot"), framer.feed(b" to\n\nbe")
@@ -59,7 +59,7 @@ class LineFramer:
 
     @property
     def lacking(self) -> str:
-        """Say what the unfinished line lacks."""
+        """Return, as text, what the unfinished line lacks."""
         return (
             f"{_bytes(self.pending)} of a line have been received, and no newline after them: does the sender send one?"
         )
@@ -85,7 +85,7 @@ class LineFramer:
         return lines
 
     def finish(self) -> list[bytes]:
-        """Return the last line, if it has no end: the sender has ended its stream behind it."""
+        """Return the last line, if it has no newline: the sender has ended its stream after it."""
         rest, self._unfinished = bytes(self._unfinished), bytearray()
         return [rest.removesuffix(b"\r")] if rest else []
 
@@ -93,7 +93,7 @@ class LineFramer:
         for number, line in enumerate(lines):
             if len(line) > self._max_message_size:
                 raise self._too_long(len(line), lines[:number])
-        # Its end may be on its way.
+        # A CR may be part of its end.
         length = len(self._unfinished) - self._unfinished.endswith(b"\r")
         if length > self._max_message_size:
             raise self._too_long(length, lines)
@@ -107,7 +107,7 @@ class LineFramer:
 
 
 class Framer:
-    """Takes the bytes of one connection as they come and gives the payloads of its complete frames.
+    """Splits the bytes of one connection into frames, and returns the payloads of the complete ones.
 
     >>> class Decoder:
     ...     def header_length(self):
@@ -130,8 +130,7 @@ class Framer:
         self._header_length = _header_length(decoder)
         self._payload_length: Callable[[bytes], Any] = decoder.payload_length
         self._length_struct = _length_struct(decoder, self._header_length)
-        # The bytes of the unfinished frame. An object for each piece that came would take many times the room of
-        # what a slow sender sends.
+        # One buffer: an object per piece would need far more memory.
         self._unfinished = bytearray()
         self._needed = 0
         self._known_length: int | None = None
@@ -143,7 +142,7 @@ class Framer:
 
     @property
     def lacking(self) -> str:
-        """Say what the unfinished frame lacks."""
+        """Return, as text, what the unfinished frame lacks."""
         if self._known_length is None:
             return f"{self.pending} of the {_bytes(self._header_length)} of a header have been received."
         came = self.pending - self._header_length
@@ -158,7 +157,7 @@ class Framer:
         """Return the payloads of the frames that `data` completes.
 
         Raises:
-            FramingError: The decoder gives a length that no message can have.
+            FramingError: The decoder returned a length that no message can have.
         """
         if self._unfinished:
             if len(self._unfinished) + len(data) < self._needed:
@@ -180,7 +179,7 @@ class Framer:
         return payloads
 
     def _cut_by_struct(self, data: bytes, position: int, payloads: list[bytes]) -> int:
-        """Cut frames whose header is a `struct`. This loop runs once for each message: keep it tight."""
+        """Split frames whose header is a `struct`. This loop runs once for each message, so it must be fast."""
         assert self._length_struct is not None
         unpack_from = self._length_struct.unpack_from
         header_length = self._header_length
@@ -202,7 +201,7 @@ class Framer:
         return position
 
     def _cut_by_decoder(self, data: bytes, position: int, payloads: list[bytes]) -> int:
-        """Cut frames whose length the decoder's own method tells."""
+        """Split frames whose length a method of the decoder returns."""
         header_length = self._header_length
         while position < len(data) and position + header_length <= len(data):
             start = position + header_length
@@ -218,7 +217,7 @@ class Framer:
         try:
             length = self._payload_length(header)
         except BaseException as error:
-            # Also what would end the process, such as a sys.exit: it is one connection's trouble.
+            # Also what would end the process, such as sys.exit: it affects one connection only.
             raise FramingError(f"the decoder's payload_length() raised {_raised(error)}", payloads) from error
         if not isinstance(length, int) or isinstance(length, bool):
             raise FramingError(
@@ -255,7 +254,7 @@ def _header_length(decoder: Any) -> int:
 
 
 def _length_struct(decoder: Any, header_length: int) -> Struct | None:
-    """Return the decoder's `length_struct` if it is all there is to know: one int, the whole header."""
+    """Return the decoder's `length_struct` if it describes the whole header as one int."""
     found = getattr(decoder, "length_struct", None)
     if not isinstance(found, Struct) or found.size != header_length or not header_length:
         return None
@@ -267,16 +266,16 @@ def _raised(error: BaseException) -> str:
     name = type(error).__name__
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - a class of the user's.
+    except Exception:  # noqa: BLE001 - user code
         return name
     return f"{name}: {_short(text)}" if text else name
 
 
 def _shown(value: Any) -> str:
-    """Return a user's object in words that fit a line."""
+    """Return a user's object as a line of text."""
     try:
         return _short(repr(value))
-    except Exception:  # noqa: BLE001 - a class of the user's, or a number that is too long to be written.
+    except Exception:  # noqa: BLE001 - user code, or a number with too many digits to print
         return f"an object of class {type(value).__name__}"
 
 
@@ -290,5 +289,5 @@ def _bytes(number: int) -> str:
 
 
 def _counted(number: int) -> str:
-    """Return a number with commas; one that no person could read by its size."""
+    """Return a number with commas; a very large one as a power of two."""
     return f"{number:,}" if number.bit_length() <= 64 else f"{'-' if number < 0 else ''}2**{number.bit_length() - 1}"

@@ -46,7 +46,7 @@ class Limits:
 
 
 FEW_CONNECTIONS = 1000
-"""So many senders are not unusual. Where fewer can connect to a source at once, that is told at the start."""
+"""Below this many connections, the limit is reported at startup."""
 
 ACCEPTED_AT_ONCE = 64
 """How many connections a source accepts before the open ones are read again."""

@@ -162,16 +162,16 @@ class IngressProcess:
 
     def _restart(self, backoff: Backoff) -> None:
         """Retry starting the process until it runs."""
-        told = False
+        reported = False
         while not self._stopping.wait(backoff.next()):
             try:
                 self._start_child()
             except (WallarooError, OSError) as error:
-                if not told and not self._stopping.is_set():
+                if not reported and not self._stopping.is_set():
                     self._on_notice(f"The process that accepts connections cannot start yet: {error}")
-                told = True
+                reported = True
             else:
-                if told:
+                if reported:
                     self._on_notice("The process that accepts connections is running again.")
                 break
 

@@ -39,7 +39,9 @@ def run(
 ) -> list[bytes]: ...
 @overload
 def run(application: Testable, inputs: Inputs, *, encoded: bool, args: Iterable[str] | None = None) -> list[Any]: ...
-def run(application: Testable, inputs: Inputs, *, encoded: bool = False, args: Iterable[str] | None = None) -> Any:
+def run(
+    application: Testable, inputs: Inputs, *, encoded: bool = False, args: Iterable[str] | None = None
+) -> list[Any]:
     r"""Run an application with one sink on `inputs`, and return what the sink got.
 
     Args:
@@ -52,11 +54,11 @@ def run(application: Testable, inputs: Inputs, *, encoded: bool = False, args: I
             as it needs. Addresses are never opened.
 
     Returns:
-        The list of outputs. For an application with several sinks, or with none, what `run_all` returns; call `run_all`
-        for those, so that type checkers know.
+        The list of outputs; it is empty for an application without a sink.
 
     Raises:
         StepError: User code failed on one of the messages.
+        WallarooError: The application has several sinks: `run_all` returns what each of them got.
 
     >>> import wallaroo
     >>> source = wallaroo.TCPSourceConfig("127.0.0.1", "7010", wallaroo.decoder(bytes.decode))
@@ -67,8 +69,14 @@ def run(application: Testable, inputs: Inputs, *, encoded: bool = False, args: I
     >>> run(application, [b"why"], encoded=True)
     [b'why\n']
     """
-    outputs = run_all(application, inputs, encoded=encoded, args=args)
-    return next(iter(outputs.values())) if len(outputs) == 1 else outputs
+    memory = InMemory(application, args=args)
+    if len(memory.sinks) > 1:
+        raise WallarooError(
+            f"The application has {len(memory.sinks)} sinks ({', '.join(memory.sinks)}), and testing.run returns the "
+            "outputs of one: call testing.run_all, which returns those of each by its name."
+        )
+    _send(memory, inputs)
+    return memory.outputs(encoded=encoded) if memory.sinks else []
 
 
 @overload
@@ -83,7 +91,9 @@ def run_all(
 def run_all(
     application: Testable, inputs: Inputs, *, encoded: bool, args: Iterable[str] | None = None
 ) -> dict[str, list[Any]]: ...
-def run_all(application: Testable, inputs: Inputs, *, encoded: bool = False, args: Iterable[str] | None = None) -> Any:
+def run_all(
+    application: Testable, inputs: Inputs, *, encoded: bool = False, args: Iterable[str] | None = None
+) -> dict[str, list[Any]]:
     """Run an application on `inputs`, and return what each of its sinks got.
 
     Args:
@@ -107,12 +117,16 @@ def run_all(application: Testable, inputs: Inputs, *, encoded: bool = False, arg
     {'lines[0]': ['why'], 'lines[1]': ['why']}
     """
     memory = InMemory(application, args=args)
+    _send(memory, inputs)
+    return {name: memory.outputs(name, encoded=encoded) for name in memory.sinks}
+
+
+def _send(memory: InMemory, inputs: Inputs) -> None:
     if isinstance(inputs, Mapping):
         for pipeline, messages in inputs.items():
             memory.send(messages, to=pipeline)
     else:
         memory.send(inputs)
-    return {name: memory.outputs(name, encoded=encoded) for name in memory.sinks}
 
 
 class InMemory:
@@ -188,7 +202,15 @@ class InMemory:
 
     @property
     def sinks(self) -> list[str]:
-        """Return the names of the sinks: the pipeline's name, plus the sink's name or number if there are several."""
+        """The names of the sinks: the pipeline's name, with the sink's name or number if it has several.
+
+        >>> import wallaroo
+        >>> source = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str))
+        >>> builder = wallaroo.ApplicationBuilder("Copies").new_pipeline("lines", source)
+        >>> InMemory(builder.to_sinks([sink, sink]).build()).sinks
+        ['lines[0]', 'lines[1]']
+        """
         return list(self._recorders)
 
     def send(self, messages: Iterable[Any], to: str | None = None) -> Self:
@@ -203,6 +225,13 @@ class InMemory:
 
         Raises:
             StepError: User code failed on one of the messages, and errors are not kept.
+
+        >>> import wallaroo
+        >>> source = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str))
+        >>> builder = wallaroo.ApplicationBuilder("Copy").new_pipeline("lines", source).to_sink(sink)
+        >>> InMemory(builder.build()).send([b"why"]).send(["hello"], to="lines").outputs()
+        ['why', 'hello']
         """
         name = self._only(list(self._sent), to, "pipeline")
         for message in messages:
@@ -259,6 +288,14 @@ class InMemory:
 
         Returns:
             The list, in the order of the outputs.
+
+        >>> import wallaroo
+        >>> source = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str))
+        >>> builder = wallaroo.ApplicationBuilder("Copy").new_pipeline("lines", source).to_sink(sink)
+        >>> memory = InMemory(builder.build()).send(["why"])
+        >>> memory.outputs(), memory.outputs("lines", encoded=True)
+        (['why'], [b'why'])
         """
         recorder = self._recorders[self._only(self.sinks, sink, "sink")]
         return list(recorder.encoded if encoded else recorder.outputs)
@@ -272,6 +309,17 @@ class InMemory:
 
         Returns:
             The object; None if there is none yet.
+
+        >>> import wallaroo
+        >>> source = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str))
+        >>> @wallaroo.state_computation("count")
+        ... def count(word, seen):
+        ...     seen.append(word)
+        ...     return len(seen), True
+        >>> builder = wallaroo.ApplicationBuilder("Count").new_pipeline("words", source)
+        >>> InMemory(builder.to_stateful(count, list, "words so far").build()).send(["why"]).state("words so far")
+        ['why']
         """
         return self.states(name).get(key)
 
@@ -283,6 +331,21 @@ class InMemory:
 
         Returns:
             The objects by key.
+
+        >>> import wallaroo
+        >>> source = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(bytes.decode))
+        >>> sink = wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str))
+        >>> @wallaroo.state_computation("count")
+        ... def count(word, seen):
+        ...     seen.append(word)
+        ...     return len(seen), True
+        >>> @wallaroo.partition
+        ... def first_letter(word):
+        ...     return word[0]
+        >>> builder = wallaroo.ApplicationBuilder("Count").new_pipeline("words", source)
+        >>> application = builder.to_state_partition(count, list, "by letter", first_letter).build()
+        >>> InMemory(application).send(["why", "hello", "who"]).states("by letter")
+        {'w': ['why', 'who'], 'h': ['hello']}
         """
         if name not in self._level_of:
             known = ", ".join(map(repr, sorted(self._level_of)))

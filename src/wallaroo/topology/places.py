@@ -1,10 +1,10 @@
-"""Names for the places of a pipeline where messages can fail, by which these are found again in a changed program.
+"""Identifies where a message failed by name and surrounding steps, so that a changed program can find it.
 
-A step may stand in several branches, and a sink need not have a name. So a place is known by its name and its path: the
-names of what leads to it and of what it leads to. How much of that was needed to tell it from all others is noted as
-well: what was needed then has to be the same now. Where it was told from others of its name by what leads to it, these
-must not have changed either, as one of them may have come to stand where it was; or else what it leads to has to be the
-same as well. A place that is not surely the same is not found at all.
+A step may be in several branches, and a sink need not have a name. So a place is recorded with its name, the names of
+the steps before it, and the names of the steps and sinks after it, together with how much of that was needed to
+distinguish it from all others: this part must not have changed. If the steps before it were needed, those of the other
+places of its name must not have changed either, as another one may now be in its position; otherwise what comes after
+it must be the same as well. Ambiguous matches are rejected.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Spot:
 
 
 class NoSpotError(Exception):
-    """There is no place in the pipeline that is surely the wanted one."""
+    """No place in the pipeline matches with certainty."""
 
 
 @lru_cache(maxsize=64)
 def spots_of(pipeline: Pipeline) -> tuple[Spot, ...]:
-    """Return all places of a pipeline behind its decoder."""
+    """Return all places of a pipeline after its decoder."""
     spots = [
         Spot(STEP, index, step.name, _before(pipeline, index), _after(pipeline, index))
         for index, step in enumerate(pipeline.steps)
@@ -93,7 +93,7 @@ def _shown(sink: Any) -> str:
 
 
 def path_of(pipeline: Pipeline, spot: Spot) -> dict[str, Any]:
-    """Return by what a place is found again, as data that can be written as JSON."""
+    """Return the data by which `find_spot` finds a place; it can be written as JSON."""
     path: dict[str, Any] = {
         "name": spot.name,
         "before": list(spot.before),
@@ -112,7 +112,7 @@ def find_spot(pipeline: Pipeline, kind: str, path: Mapping[str, Any]) -> Spot:
     """Return the place that `path_of` named, perhaps in an earlier version of the program.
 
     Raises:
-        NoSpotError: None is surely the same.
+        NoSpotError: None can be matched with certainty.
     """
     search = _Search(pipeline, kind, path)
     what = _called(kind, path["name"])
@@ -125,23 +125,23 @@ def find_spot(pipeline: Pipeline, kind: str, path: Mapping[str, Any]) -> Spot:
             return found[0]
     if known_by == _ORDER:
         number, count = path["order"]
-        # They are alike in all respects; only if there are more or fewer of them now could it be another.
+        # They are alike in all respects, so the order decides, as long as there are as many as before.
         same = search.with_same_sides()
         if len(same) == count:
             return same[int(number)]
     remedy = ". For the next time, give each sink a name: it is found by that" if kind == ENCODER else ""
     raise NoSpotError(
-        f"pipeline {pipeline.name!r} has changed, and no {what} in it is surely the one of this message, which was "
-        f"{_whereabouts(kind, path)}. Replay it with the program as it was then, or take the message from the letter "
-        f"(`wallaroo dead-letters show`), and send it anew{remedy}"
+        f"pipeline {pipeline.name!r} has changed, and the {what} of this message, which was "
+        f"{_whereabouts(kind, path)}, cannot be matched with certainty. Replay the message with the earlier program, "
+        f"or take it from the letter (`wallaroo dead-letters show`), and send it again{remedy}"
     )
 
 
 def find_numbered_spot(pipeline: Pipeline, kind: str, number: int, name: str) -> Spot:
-    """Return a place of which only the number, counted from zero, and the name of a step are known.
+    """Return a place by its number, counted from zero, and, for a step, its name.
 
     Raises:
-        NoSpotError: There is none, or it could be another one by now.
+        NoSpotError: There is none, or it cannot be matched with certainty.
     """
     named = name if kind == STEP else ""
     alike = _Search(pipeline, kind, {"name": named}).alike
@@ -151,14 +151,14 @@ def find_numbered_spot(pipeline: Pipeline, kind: str, number: int, name: str) ->
     if len(alike) == 1 and (alike[0].number == number or not pipeline.is_branched):
         return alike[0]
     raise NoSpotError(
-        f"an earlier release has written this letter, and noted only that it is of {_KINDS[kind]} number {number + 1}; "
-        f"which one of pipeline {pipeline.name!r} that is by now is not sure. Take the message from the letter "
-        "(`wallaroo dead-letters show`), and send it anew"
+        f"an earlier release has written this letter, with only the number of its {_KINDS[kind]}, {number + 1}, which "
+        f"cannot be matched with certainty in pipeline {pipeline.name!r}. Take the message from the letter "
+        "(`wallaroo dead-letters show`), and send it again"
     )
 
 
 def _alike(pipeline: Pipeline, kind: str, name: str) -> list[Spot]:
-    # What had no name could be any of its kind: it may have got one since.
+    # A sink without a name could be any sink: it may have been given a name since.
     return [spot for spot in spots_of(pipeline) if spot.kind == kind and (not name or spot.name == name)]
 
 
@@ -189,7 +189,7 @@ class _Search:
         return [spot for spot in self.alike if len(self.alike) == 1 and (self._before(spot) or self._after(spot))]
 
     def with_same_before(self) -> list[Spot]:
-        # If any of the others has changed, or is gone, or new, it may now stand where this one was.
+        # If any of the others was changed, removed or added, it may now be in the position of this one.
         is_unchanged = self._path.get("approaches") == _approaches(self._pipeline, self._kind, self._path["name"])
         return [spot for spot in self.alike if self._before(spot)] if is_unchanged else []
 
@@ -214,9 +214,9 @@ _LEVELS: dict[str, Callable[[_Search], list[Spot]]] = {
     "before": _Search.with_same_before,
     "after": _Search.with_same_sides,
 }
-"""What may be enough to know a place by: the first with a single place that fits. The following ones say more."""
+"""What may identify a place: the first that a single place fits. Each one requires more than those before it."""
 _ORDER = "order"
-"""Nothing of that is enough: it is one of several that are alike in all respects."""
+"""The place is one of several that are alike in all respects."""
 
 _KINDS = {STEP: "step", CHOOSE: "choose", ENCODER: "sink"}
 
@@ -226,14 +226,14 @@ def _called(kind: str, name: str) -> str:
 
 
 def _whereabouts(kind: str, path: Mapping[str, Any]) -> str:
-    """Return where a place was, in words.
+    """Return where a place was, as text.
 
     >>> _whereabouts(STEP, {"before": ["parse", "clean"], "after": ["alarms"]})
-    "behind 'parse', 'clean' and before 'alarms'"
+    "after 'parse', 'clean' and before 'alarms'"
     >>> _whereabouts(ENCODER, {"before": [], "after": ["TCP 127.0.0.1:7002, encoded by encode"]})
-    "right behind the decoder, 'TCP 127.0.0.1:7002, encoded by encode'"
+    "directly after the decoder, 'TCP 127.0.0.1:7002, encoded by encode'"
     """
-    before = f"behind {_listed(path['before'])}" if path["before"] else "right behind the decoder"
+    before = f"after {_listed(path['before'])}" if path["before"] else "directly after the decoder"
     if kind == ENCODER:
         return f"{before}, {_listed(path['after'])}"
     return f"{before} and before {_listed(path['after'])}" if path["after"] else f"{before} and the last one"

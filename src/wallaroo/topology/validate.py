@@ -303,7 +303,7 @@ def pipeline_name_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
         if names.count(name) > 1:
             yield f"{names.count(name)} pipelines are called {name!r}: give each pipeline a name of its own"
     if REPLAYS in names:
-        yield f"a pipeline is called {REPLAYS!r}, which is the name of a source inside: give it another name"
+        yield f"a pipeline is called {REPLAYS!r}, which is the name of an internal source: give it another name"
 
 
 def step_name_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:

@@ -472,6 +472,14 @@ class TestWhere:
     def test_a_directory_that_is_not_there(self, run, tmp_path):
         assert "There is no directory" in run("list", where=["-r", str(tmp_path / "gone")], refused=True)
 
+    @pytest.mark.parametrize("command", [["list"], ["list", "--json"], ["delete", "--all"], ["replay", "--all"]])
+    def test_a_folder_that_is_no_applications(self, run, tmp_path, command):
+        folder = tmp_path / "pictures"
+        folder.mkdir()
+        said = run(*command, where=["-r", str(folder)], refused=True)
+        assert f"{folder} is not the directory of an application, and has no dead-letters.jsonl." in said
+        assert list(folder.iterdir()) == []
+
     def test_a_time_that_is_none(self, run):
         assert "'soon' is not a time. Write 10m, 2h, 1d or 2025-01-31T12:00." in run(
             "list", "--since", "soon", refused=True

@@ -92,8 +92,8 @@ def test_arguments_that_fit_no_way_to_write_a_tcp_source(arguments, named, shown
     with pytest.raises(wallaroo.WallarooParameterError) as refused:
         wallaroo.TCPSourceConfig(*arguments, **named)
     assert str(refused.value) == (
-        "TCPSourceConfig takes (host, port, decoder), or (name, host, port, decoder), and behind the decoder, where "
-        f"they are wanted, parallelism or valid, parallelism, max_size, max_received_count; got {shown}."
+        "TCPSourceConfig takes (host, port, decoder), or (name, host, port, decoder), optionally followed by "
+        f"parallelism or valid, parallelism, max_size, max_received_count; got {shown}."
     )
 
 

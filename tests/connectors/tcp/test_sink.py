@@ -187,7 +187,7 @@ def test_a_receiver_that_is_not_there_yet_is_waited_for(make_sink):
     assert sink.notices.empty()
 
 
-@pytest.mark.parametrize("how", ["in good order", "with data unread", "by a reset"])
+@pytest.mark.parametrize("how", ["cleanly", "with data unread", "by a reset"])
 @pytest.mark.parametrize("size", [1, 100_000, len(LARGE)])
 def test_a_receiver_that_closes_between_blocks_gets_the_next_one_on_a_new_connection(sink, accept, how, size):
     done = sink.deliver(b"first")

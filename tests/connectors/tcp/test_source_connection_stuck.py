@@ -152,7 +152,7 @@ def test_many_at_once_are_reported_in_few_lines(tmp_path, monkeypatch):
             intake = server._server.sources["numbers"].intake
             await server.until(lambda: intake.connections == 10 and all(each.pending for each in intake._open))
             monkeypatch.setattr(source, "STUCK_SECONDS", 0.0)
-            intake._tell_stuck()
+            intake._report_stuck()
             assert len(server.stuck()) == 4
             assert server.told[3] == "And 7 more connections are also stuck inside a message to 'numbers'."
 

@@ -24,7 +24,7 @@ HEAD = StoredHead(b"[1]", {1: Place("file", 0)})
 
 
 def is_closed(connection):
-    """Wait until the other side closes a connection, in good order or not."""
+    """Wait until the other side closes a connection, cleanly or not."""
     connection.settimeout(60)
     try:
         return connection.recv(100) == b""
@@ -133,9 +133,9 @@ def test_what_an_earlier_attempt_hands_in_is_not_taken(collector, task):
         (WallarooError("The log is damaged."), Failure(Kind.FINAL, "The log is damaged.")),
         (SavedStateError("Its class is gone."), Failure(Kind.APPLICATION, "Its class is gone.")),
         (ValueError(3), Failure(Kind.FINAL, "ValueError(3)")),
-        (OSError(errno.ENOSPC, "full"), Failure(Kind.NO_ROOM, "[Errno 28] full")),
-        (OSError(errno.EDQUOT, "over"), Failure(Kind.NO_ROOM, "[Errno 122] over")),
-        (OSError(errno.EFBIG, "large"), Failure(Kind.NO_ROOM, "[Errno 27] large")),
+        (OSError(errno.ENOSPC, "full"), Failure(Kind.DISK_FULL, "[Errno 28] full")),
+        (OSError(errno.EDQUOT, "over"), Failure(Kind.DISK_FULL, "[Errno 122] over")),
+        (OSError(errno.EFBIG, "large"), Failure(Kind.DISK_FULL, "[Errno 27] large")),
         (OSError(errno.EIO, "broken"), Failure(Kind.LOST, "[Errno 5] broken")),
         (EOFError(), Failure(Kind.LOST, "EOFError()")),
     ],

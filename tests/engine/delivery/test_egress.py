@@ -7,7 +7,7 @@ from array import array
 from types import SimpleNamespace
 
 import pytest
-from tests.engine.delivery.told import Told
+from tests.engine.delivery.recording_progress import RecordingProgress
 
 from wallaroo.engine.delivery.collector import Collector, Epoch, Expected
 from wallaroo.engine.delivery.egress import Egress
@@ -40,7 +40,7 @@ def egress(make, tmp_path, server):
     plan.sources = ["p"]
     commits = Commits(tmp_path / "commit", tmp_path / "states")
     collector = Collector(str(tmp_path / "socket"), "token", commits)
-    made = Egress(plan, home, collector, commits, Told(told), threading.Event(), notices.append)
+    made = Egress(plan, home, collector, commits, RecordingProgress(told), threading.Event(), notices.append)
     made.start()
 
     def begin(attempt):

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from itertools import count
 
 import pytest
-from tests.engine.delivery.told import Told
+from tests.engine.delivery.recording_progress import RecordingProgress
 
 from wallaroo.connectors.base import StoppedError
 from wallaroo.connectors.tcp.confirmed_sink import ANSWER, HEADER, MAGIC
@@ -72,7 +72,7 @@ def start(make, servers, tmp_path, notices, stopping):
                     Home(home),
                     collector,
                     commits,
-                    Told([] if told is None else told),
+                    RecordingProgress([] if told is None else told),
                     stopping,
                     notices.append,
                     **options,

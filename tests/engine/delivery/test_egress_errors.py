@@ -8,7 +8,7 @@ from itertools import count, starmap
 
 import pytest
 from tests.engine.blocks import inputs_in
-from tests.engine.delivery.told import Told
+from tests.engine.delivery.recording_progress import RecordingProgress
 
 from wallaroo.connectors import registry
 from wallaroo.connectors.base import RangedKind
@@ -66,7 +66,16 @@ def start(make, server, tmp_path, inputs):
         with (
             closing(Collector(str(tmp_path / f"socket {next(numbers)}"), "token", commits)) as collector,
             closing(
-                Egress(plan, home, collector, commits, Told([]), threading.Event(), lambda _: None, on_error=policy)
+                Egress(
+                    plan,
+                    home,
+                    collector,
+                    commits,
+                    RecordingProgress([]),
+                    threading.Event(),
+                    lambda _: None,
+                    on_error=policy,
+                )
             ) as egress,
         ):
             yield egress

@@ -1,4 +1,4 @@
-"""Starting fresh: everything is set aside, nothing is lost, and a crash in between does no harm."""
+"""Starting fresh: everything is archived, nothing is lost, and a crash in between does no harm."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from wallaroo.engine.directory import archive as module
-from wallaroo.engine.directory.archive import finish_setting_aside, set_aside
+from wallaroo.engine.directory.archive import archive_contents, finish_archiving
 from wallaroo.engine.directory.home import COMMIT, Home
 from wallaroo.engine.directory.marker import MARKER
 
@@ -35,7 +35,7 @@ def test_everything_but_the_lock_is_moved_and_can_be_moved_back(tmp_path):
     home = Home(tmp_path / "home")
     home.open()
     fill(home.path)
-    folder = home.set_aside()
+    folder = home.archive()
     assert folder.parent == home.path
     assert folder.name.startswith("before-")
     assert files_in(folder) == CONTENTS
@@ -50,7 +50,7 @@ def test_what_was_archived_before_stays_where_it_is(tmp_path):
     folders = []
     for number in range(3):
         fill(tmp_path, {"layout.json": str(number)})
-        folders.append(set_aside(tmp_path))
+        folders.append(archive_contents(tmp_path))
     assert len(set(folders)) == 3
     assert [files_in(folder) for folder in folders] == [{"layout.json": str(number)} for number in range(3)]
     assert sorted(tmp_path.iterdir()) == sorted(folders)
@@ -59,9 +59,9 @@ def test_what_was_archived_before_stays_where_it_is(tmp_path):
 def test_what_is_not_the_applications_stays_where_it_is(tmp_path):
     strangers = {"my_app.py": "import wallaroo", ".git/HEAD": "main", "ledger.txt": "mine"}
     fill(tmp_path, CONTENTS | strangers)
-    assert files_in(set_aside(tmp_path)) == CONTENTS
+    assert files_in(archive_contents(tmp_path)) == CONTENTS
     assert {name: (tmp_path / name).read_text() for name in strangers} == strangers
-    assert set_aside(tmp_path) is None
+    assert archive_contents(tmp_path) is None
 
 
 def test_everything_that_a_run_leaves_is_known(tmp_path):
@@ -84,7 +84,7 @@ def test_an_empty_directory_is_left_as_it_is(tmp_path):
     home = Home(tmp_path / "home")
     home.open()
     before = sorted(home.path.rglob("*"))
-    assert home.set_aside() is None
+    assert home.archive() is None
     assert sorted(home.path.rglob("*")) == before
     home.close()
 
@@ -92,7 +92,7 @@ def test_an_empty_directory_is_left_as_it_is(tmp_path):
 CRASH = """
 import os, sys
 from pathlib import Path
-from wallaroo.engine.directory.archive import set_aside
+from wallaroo.engine.directory.archive import archive_contents
 
 moves = int(sys.argv[2])
 rename, sync = Path.rename, os.fsync
@@ -103,7 +103,7 @@ def dying(*args):
     moves -= 1
     return rename(*args)
 Path.rename = dying
-set_aside(Path(sys.argv[1]))
+archive_contents(Path(sys.argv[1]))
 """
 
 
@@ -129,5 +129,5 @@ def test_nothing_is_replaced_by_what_somebody_wrote_after_the_crash(tmp_path):
     (tmp_path / f"{module._UNDER_WAY}now").mkdir()
     fill(tmp_path / f"{module._UNDER_WAY}now", {"ledger": "old", "logs/a": "old"})
     fill(tmp_path, {"ledger": "new", "logs/a": "new"})
-    folder = finish_setting_aside(tmp_path)
+    folder = finish_archiving(tmp_path)
     assert files_in(folder) == {"ledger": "old", "ledger-2": "new", "logs/a": "old", "logs-2/a": "new"}

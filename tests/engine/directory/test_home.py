@@ -266,7 +266,7 @@ def test_what_an_earlier_version_has_left_in_the_temporary_folder_is_gone_on_wit
 def test_it_is_reported_with_a_command_that_moves_it(place):
     earlier = place.earlier("word-count")
     remark = remark_on(earlier)
-    assert remark.startswith(" (in the temporary folder, as in earlier versions; a system may empty that.")
+    assert remark.startswith(" (in the temporary folder, as in earlier versions, which the system may empty.")
     subprocess.run(remark.split("`")[1], shell=True, check=True)
     moved = default_home("Word Count")
     assert moved == place.states / "word-count"

@@ -295,7 +295,7 @@ def test_a_fresh_start_says_where_everything_is(home):
     start_fresh(home, said.append)
     [folder] = home.path.glob("before-*")
     assert said == [
-        f"  set aside   what was there, in {folder}; accepted and not processed in there: 1,000 messages",
+        f"  archived    what was there, in {folder}; accepted and not processed in there: 1,000 messages",
         f"              to delete it: rm -r {folder}",
     ]
     assert segment_firsts(home.sequence) == []

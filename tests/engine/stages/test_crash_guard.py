@@ -223,7 +223,7 @@ def test_between_calls_nobody_is_at_fault(tmp_path):
         (tmp_path / "name").write_text(note.name)
         note.begin(7)
         current = CurrentMessage()
-        current.number = lambda: 17
+        current.begin(dict, lambda: 17)
         CallGuard({}, note).over(str, "decoder", current)(b"a")
         dies("")
 

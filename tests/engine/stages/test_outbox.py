@@ -201,7 +201,7 @@ def test_a_dead_letter_has_all_fields(make, dead_letters):
 
     plan = make.plan(make.pipeline("the pipeline", make.step(refuse)))
     outbox = Outbox(plan)
-    outbox.current.origin = lambda: {"source": "s", "position": 42}
+    outbox.current.begin(lambda: {"source": "s", "position": 42}, lambda: 42)
     source_line(plan, outbox, plan.application.pipelines[0])([b"hello" * 1000])
     (record,) = dead_letters(taken(outbox))
     assert record["time"] > 1.7e9

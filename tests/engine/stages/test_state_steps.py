@@ -12,6 +12,7 @@ from tests.engine.taken import taken
 from wallaroo.engine.stages.live_state import MemoryStore, StateLog
 from wallaroo.engine.stages.outbox import Outbox
 from wallaroo.engine.stages.state_steps import BucketRun, StateStep
+from wallaroo.introspection import a_type_of
 
 
 class Machine:
@@ -117,7 +118,7 @@ def test_a_save_state_that_is_no_bool_is_a_failure(machine, dead_letters, save):
     records = dead_letters(taken(tried.outbox))
     assert [record["message"] for record in records] == ["'bad'"] * 2
     for record in records:
-        assert f"expected True or False for save_state, got a {type(save).__name__}: " in record["error"]
+        assert f"expected True or False for save_state, got {a_type_of(save)}: " in record["error"]
         assert "Write `return output, True`" in record["error"]
 
 
@@ -173,7 +174,7 @@ def test_multi_steps_must_give_lists(machine, dead_letters, result):
     records = dead_letters(taken(tried.outbox))
     assert len(records) == 2
     for record in records:
-        assert f"expected a list of results or None, got a {type(result).__name__}" in record["error"]
+        assert f"expected a list of results or None, got {a_type_of(result)}" in record["error"]
 
 
 def test_multi_steps_may_give_lists_tuples_and_none(machine):

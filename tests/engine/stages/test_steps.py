@@ -8,6 +8,7 @@ from tests.engine.taken import taken
 from wallaroo.engine.stages.outbox import Outbox
 from wallaroo.engine.stages.steps import source_line
 from wallaroo.engine.transport.shuffle_format import DEAD_LETTERS
+from wallaroo.introspection import a_type_of
 
 
 @dataclass
@@ -92,7 +93,7 @@ def test_multi_steps_that_give_something_else_fail(make, run, results):
     assert result.sinks == {0: (2, b"a\nb\n")}
     (record,) = result.dead
     assert (record["pipeline"], record["step"], record["message"]) == ("p", "split", "'bad'")
-    assert f"expected a list of results or None, got a {type(results).__name__}" in record["error"]
+    assert f"expected a list of results or None, got {a_type_of(results)}" in record["error"]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ def test_other_results_of_encoders_fail(run, encoded):
     assert result.sinks == {0: (1, b"b")}
     (record,) = result.dead
     assert (record["step"], record["message"]) == ("encoder", "'a'")
-    assert f"expected bytes (or text, sent as UTF-8), got a {type(encoded).__name__}" in record["error"]
+    assert f"expected bytes (or text, sent as UTF-8), got {a_type_of(encoded)}" in record["error"]
 
 
 def test_text_that_is_not_utf8_fails_alone(run):

@@ -421,9 +421,9 @@ def test_a_letter_of_a_branch_that_is_gone_is_not_sent_down_another(replayed):
     assert found["step 4"] == ["y"]
     (refused,) = found["step 2"]
     assert refused == (
-        "pipeline 'p' has changed, and no step 'clean' in it is surely the one of this message, which was behind "
-        "'first' and before 'x'. Replay it with the program as it was then, or take the message from the letter "
-        "(`wallaroo dead-letters show`), and send it anew"
+        "pipeline 'p' has changed, and the step 'clean' of this message, which was after 'first' and before 'x', "
+        "cannot be matched with certainty. Replay the message with the earlier program, or take it from the letter "
+        "(`wallaroo dead-letters show`), and send it again"
     )
 
 
@@ -434,7 +434,7 @@ def test_branches_with_the_same_steps_are_distinguished_by_their_sinks(replayed)
     assert replayed(two_branches(**unnamed), two_branches(**unnamed, turned=True)) == {"step 2": [1], "step 4": [2]}
     found = replayed(two_branches(**same), two_branches(**same, names=("x", "z")))
     assert found["step 2"] == ["x"]
-    assert "behind 'first' and before 'y'" in found["step 4"][0]
+    assert "after 'first' and before 'y'" in found["step 4"][0]
 
 
 def program_with_sinks(*sinks):
@@ -452,7 +452,7 @@ def test_a_letter_of_an_encoder_goes_back_to_the_same_sink(replayed):
     assert replayed(before, program_with_sinks(third, other, one)) == {"encoder 1": [1], "encoder 2": [2]}
     found = replayed(before, program_with_sinks(other, third))
     assert found["encoder 2"] == [2]
-    assert "which was behind 'upper', 'TCP 127.0.0.1:1, encoded by picky'" in found["encoder 1"][0]
+    assert "which was after 'upper', 'TCP 127.0.0.1:1, encoded by picky'" in found["encoder 1"][0]
     assert "give each sink a name" in found["encoder 1"][0]
     # The only sink of a line may have another address.
     assert replayed(program_with_sinks(one), program_with_sinks(third)) == {"encoder 1": [3]}
@@ -470,13 +470,13 @@ def numbered_only(letter):
 
 
 def test_a_letter_of_an_earlier_release_is_refused_where_it_could_be_another_place(replayed):
-    told = "an earlier release has written this letter, and noted only that it is of {}; which one of pipeline 'p' that"
+    refusal = "an earlier release has written this letter, with only the number of its {}, which cannot be matched"
     found = replayed(two_branches(), two_branches(), numbered_only)
-    assert found["step 2"][0].startswith(told.format("step number 2"))
-    assert found["step 4"][0].startswith(told.format("step number 4"))
+    assert found["step 2"][0].startswith(refusal.format("step, 2"))
+    assert found["step 4"][0].startswith(refusal.format("step, 4"))
     two_sinks = program_with_sinks(sink(1, encoder=picky), sink(2, encoder=picky))
     found = replayed(two_sinks, two_sinks, numbered_only)
-    assert found["encoder 2"][0].startswith(told.format("sink number 2"))
+    assert found["encoder 2"][0].startswith(refusal.format("sink, 2"))
     one_sink = program_with_sinks(sink(1, encoder=picky))
     assert replayed(two_sinks, one_sink, numbered_only) == {
         "encoder 1": [1],

@@ -148,7 +148,7 @@ class Conductor:
             self.start()
 
     def stop(self) -> None:
-        """Stop the application in good order."""
+        """Stop the application cleanly."""
         run, ready = self._application.run, self._application.is_ready
         run.ask_to_stop()
         code = run.exit_code()

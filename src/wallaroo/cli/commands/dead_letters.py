@@ -15,13 +15,20 @@ from typing import Any
 import click
 
 from wallaroo.cli.dead_letter_queries import (
-    STATES,
     WAITING,
     DeadLetterQueries,
     Filter,
+    not_replayable,
+)
+from wallaroo.cli.option_values import LETTER_STATES
+from wallaroo.cli.options import (
+    LAST,
+    delete_options,
     filter_options,
     home_options,
-    not_replayable,
+    list_options,
+    replay_options,
+    show_options,
 )
 from wallaroo.cli.screen import ends_with_reader, plain_errors, say
 from wallaroo.cli.table import screen_width, table_lines, visible, wrapped
@@ -31,7 +38,6 @@ from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.errors import WallarooError
 from wallaroo.sizes import plural
 
-_LAST = 50
 _BYTES_SHOWN = 1024
 _WIDEST = 100
 _FACT_WIDTH = 11
@@ -56,11 +62,7 @@ def command() -> None:
 @command.command("list")
 @home_options
 @filter_options
-@click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
-@click.option("--last", type=click.IntRange(1), metavar="N", help=f"Only the newest N. In a table: {_LAST}.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print each as a JSON object on a line, with everything that is known."
-)
+@list_options
 def list_letters(  # noqa: PLR0913 - one argument for each option
     *,
     resilience_dir: Path | None,
@@ -90,7 +92,7 @@ def list_letters(  # noqa: PLR0913 - one argument for each option
             for letter in letters if last is None else deque(letters, last):
                 click.echo(json.dumps({**letter, "state": box.state(letter)}))
             return
-        shown: deque[Letter] = deque(maxlen=last or _LAST)
+        shown: deque[Letter] = deque(maxlen=last or LAST)
         number = 0
         for letter in letters:
             number += 1
@@ -141,7 +143,7 @@ def _position(letter: Letter) -> str:
 @command.command("show")
 @home_options
 @click.argument("letter_id", metavar="ID")
-@click.option("--json", "as_json", is_flag=True, help="Everything that is known, as JSON.")
+@show_options
 def show(
     *, resilience_dir: Path | None, application: str | None, name: str | None, letter_id: str, as_json: bool
 ) -> None:
@@ -184,7 +186,7 @@ def _step(letter: Letter) -> str:
     """Return the step that failed, and which one it is.
 
     >>> _step({"step": "clean", "place": "step 3", "path": {"before": ["split", "count"]}})
-    'clean (step 3, behind split, count)'
+    'clean (step 3, after split, count)'
     >>> _step({"step": "encoder", "place": "encoder 1", "path": {"name": "alarms"}})
     'encoder (of the sink alarms)'
     """
@@ -193,7 +195,7 @@ def _step(letter: Letter) -> str:
         return f"{letter['step']} (of the sink {path['name'] or ', '.join(path['after'])})"
     if not place.startswith("step"):
         return str(letter["step"])
-    before = f", behind {', '.join(path['before'])}" if path.get("before") else ""
+    before = f", after {', '.join(path['before'])}" if path.get("before") else ""
     return f"{letter['step']} ({place}{before})"
 
 
@@ -247,8 +249,7 @@ def _hex_lines(data: bytes) -> str:
 @home_options
 @filter_options
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All that have not been replayed yet.")
-@click.option("--again", is_flag=True, help="Also those that have been replayed already.")
+@replay_options
 def replay(  # noqa: PLR0913 - one argument for each option
     *,
     resilience_dir: Path | None,
@@ -289,9 +290,7 @@ def replay(  # noqa: PLR0913 - one argument for each option
 @home_options
 @filter_options
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
-@click.option("--all", "everything", is_flag=True, help="All of them.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@delete_options
 def delete(  # noqa: PLR0913 - one argument for each option
     *,
     resilience_dir: Path | None,
@@ -331,7 +330,7 @@ def delete(  # noqa: PLR0913 - one argument for each option
             return
         if not yes:
             number = Counter(states[letter_id] for letter_id in doomed)
-            how_many = ", ".join(f"{number[each]:,} {each}" for each in STATES if number[each])
+            how_many = ", ".join(f"{number[each]:,} {each}" for each in LETTER_STATES if number[each])
             question = f"Delete {plural(len(doomed), 'dead letter')} ({how_many}) from {box.home.dead_letters}?"
             click.confirm(_for_screen(question), abort=True, err=True)
         say(f"{plural(box.delete(doomed), 'dead letter')} deleted.")

@@ -114,7 +114,7 @@ class ReplaySource(PulledIntake):
         self._queue = queue
         self._log = log
         self._notice = notice
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self._seen: tuple[int, int] | None = None
 
     async def run(self) -> None:
@@ -141,8 +141,8 @@ class ReplaySource(PulledIntake):
         return [line for line in self._queue.lines() if line["number"] >= end and line["letter"] is not None]
 
     def _report_damaged(self, lines: list[int]) -> None:
-        if not self._told.issuperset(lines):
-            self._told.update(lines)
+        if not self._reported.issuperset(lines):
+            self._reported.update(lines)
             self._notice(
                 f"Damaged lines in {self._queue.path} are skipped: {', '.join(map(str, lines))}. The dead "
                 f"letters queued there are not replayed; queue them again (wallaroo dead-letters replay)."

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import struct
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from wallaroo.class_changes import loads
 from wallaroo.errors import WallarooParameterError
 from wallaroo.introspection import label
+
+if TYPE_CHECKING:
+    from wallaroo.protocols import GeneratorLike
 
 _LENGTH = struct.Struct(">I")
 
@@ -38,7 +41,7 @@ class GenSourceConfig:
     Args:
         name: The name of the source; it is not used, as the pipeline's name identifies a source.
         gen: An object, or a class of objects, with `initial_value()`, which returns the first message, and `apply(v)`,
-            which returns the one after `v`.
+            which returns the one after `v`: a `wallaroo.MessageGenerator`. None, from either, ends the messages.
 
     >>> class Numbers:
     ...     def initial_value(self):
@@ -48,14 +51,12 @@ class GenSourceConfig:
     >>> config = GenSourceConfig("numbers", Numbers())
     >>> config
     GenSourceConfig(name='numbers', generator=Numbers(...))
-    >>> config.generator.apply(config.generator.initial_value())
-    2
     """
 
     @overload
-    def __init__(self, gen: Any) -> None: ...
+    def __init__(self, gen: GeneratorLike) -> None: ...
     @overload
-    def __init__(self, name: str, gen: Any) -> None: ...
+    def __init__(self, name: str, gen: GeneratorLike) -> None: ...
     def __init__(self, *arguments: Any, **named: Any) -> None:
         names = ("gen",) if len(arguments) + len(named) == 1 else ("name", "gen")
         given = {**dict(zip(names, arguments, strict=False)), **named}
@@ -66,7 +67,7 @@ class GenSourceConfig:
                 "initial_value(), for the first message, and apply(v), for the one after v."
             )
         self.name: str | None = given.get("name")
-        self.generator: Any = given["gen"]
+        self.generator: GeneratorLike = given["gen"]
         self.decoder = PickleDecoder()
 
     def __repr__(self) -> str:

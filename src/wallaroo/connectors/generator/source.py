@@ -15,6 +15,7 @@ from wallaroo.connectors.base import SourceLog
 from wallaroo.connectors.pulled import PulledIntake
 from wallaroo.introspection import instance_of
 from wallaroo.notices import Notice
+from wallaroo.protocols import GeneratorLike, MessageGenerator
 
 _VALUES_AT_ONCE = 1000
 _SECONDS_AT_ONCE = 0.02
@@ -25,9 +26,9 @@ _BACKLOG_BYTES = 4 << 20
 class Generator(PulledIntake):
     """Generates values with `initial_value()` and `apply(value)` until one is None."""
 
-    def __init__(self, target: Any, log: SourceLog, notice: Notice) -> None:
+    def __init__(self, target: GeneratorLike, log: SourceLog, notice: Notice) -> None:
         super().__init__()
-        self._generator = instance_of(target)
+        self._generator: MessageGenerator = instance_of(target)
         self._log = log
         self._place = log.directory / "generator"
         self._notice = notice

@@ -26,24 +26,24 @@ class _TCPAddress:
 
 
 class TCPSourceConfig(_TCPAddress):
-    """A source that listens on a TCP address and takes messages from whoever connects.
+    """A source that listens on a TCP address and receives messages from the senders that connect.
 
-    It is written `TCPSourceConfig(host, port, decoder)`, with `parallelism` behind it or not, or, with a name in front,
-    `TCPSourceConfig(name, host, port, decoder)`, with the rest behind it or not. The arguments are kept as they are
-    given; building the application reports what is wrong with them.
+    It is written `TCPSourceConfig(host, port, decoder)`, optionally followed by `parallelism`, or, with a name first,
+    `TCPSourceConfig(name, host, port, decoder)`, optionally followed by the other arguments. The arguments are stored
+    as given; building the application reports what is wrong with them.
 
     Args:
-        name: The name of the source; that of its pipeline is what counts.
+        name: The name of the source; it is not used, as the pipeline's name identifies a source.
         host: The address to listen on.
         port: The port to listen on, as a string or a number; 0 lets the system pick a free one.
-        decoder: What frames and decodes the bytes: made with `@wallaroo.decoder`, or an object with
-            `header_length`, `payload_length` and `decode`, or, where each message is a line, with `framing = "lines"`
+        decoder: Frames and decodes the bytes: made with `@wallaroo.decoder`, or an object with
+            `header_length`, `payload_length` and `decode`, or, if each message is a line, with `framing = "lines"`
             and `decode`.
-        valid: Kept for programs that give it; so are the ones below. Any number of senders may connect at once here,
-            and bytes are read as they come.
-        parallelism: How many senders the original listened to at once.
-        max_size: How many bytes the original read at once.
-        max_received_count: How many messages the original took at once.
+        valid: Accepted for programs that pass it, like the arguments below, and has no effect. Any number of senders
+            may connect at once here, and bytes are read as they arrive.
+        parallelism: The number of senders that the original listened to at once.
+        max_size: The number of bytes that the original read at once.
+        max_received_count: The number of messages that the original accepted at once.
 
     >>> import wallaroo
     >>> @wallaroo.decoder
@@ -87,14 +87,14 @@ class TCPSourceConfig(_TCPAddress):
         return f"TCPSourceConfig({name}host={self.host!r}, port={self.port!r}, decoder={self.decoder!r})"
 
 
-_BEHIND_THE_DECODER = ("valid", "parallelism", "max_size", "max_received_count")
+_AFTER_THE_DECODER = ("valid", "parallelism", "max_size", "max_received_count")
 
 
 def _source_arguments(arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments by name, whichever way they were given."""
+    """Return the arguments by name, given in either form."""
     without_name = _signature("host", "port", "decoder", optional=("parallelism",))
-    with_name = _signature("name", "host", "port", "decoder", optional=_BEHIND_THE_DECODER)
-    # Four arguments fit both ways; then the fourth tells: a degree of parallelism is a number, a decoder is not.
+    with_name = _signature("name", "host", "port", "decoder", optional=_AFTER_THE_DECODER)
+    # Four arguments fit both signatures. The fourth decides: a degree of parallelism is a number, a decoder is not.
     is_number = len(arguments) == 4 and isinstance(arguments[3], int)
     for signature in (without_name, with_name) if is_number else (with_name, without_name):
         try:
@@ -103,8 +103,8 @@ def _source_arguments(arguments: tuple[Any, ...], named: dict[str, Any]) -> dict
             continue
     shown = ", ".join([*map(label, arguments), *(f"{name}={label(value)}" for name, value in named.items())])
     raise WallarooParameterError(
-        "TCPSourceConfig takes (host, port, decoder), or (name, host, port, decoder), and behind the decoder, where "
-        f"they are wanted, parallelism or {', '.join(_BEHIND_THE_DECODER)}; got ({shown})."
+        "TCPSourceConfig takes (host, port, decoder), or (name, host, port, decoder), optionally followed by "
+        f"parallelism or {', '.join(_AFTER_THE_DECODER)}; got ({shown})."
     )
 
 
@@ -118,12 +118,12 @@ def _signature(*names: str, optional: tuple[str, ...]) -> inspect.Signature:
 class TCPSinkConfig(_TCPAddress):
     """A sink that connects to a TCP address and sends it the outputs.
 
-    The arguments are kept as they are given; building the application reports what is wrong with them.
+    The arguments are stored as given; building the application reports what is wrong with them.
 
     Args:
         host: The address to connect to.
         port: The port to connect to, as a string or a number.
-        encoder: What turns an output into bytes: made with `@wallaroo.encoder`, or an object with `encode`.
+        encoder: Turns an output into bytes: made with `@wallaroo.encoder`, or an object with `encode`.
         name: The name of the sink, by which `to_sinks(..., choose=function)` picks it; no other sink of the pipeline
             may have it.
 

@@ -1,4 +1,4 @@
-"""The TCP source: listens, frames what senders send, and holds them back while the log takes no more."""
+"""The TCP source: listens, frames what senders send, and applies backpressure while the log is full."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 LISTEN_BACKLOG = 1024
 REST_BYTES = 64 << 20
-"""How much is taken in at the end of what has arrived already: senders that never stop could keep us for ever."""
+"""Limit on what is still read when stopping; senders that never stop would otherwise block shutdown."""
 
 STUCK_SECONDS = 60.0
-"""How long nothing more of a message may come before somebody is told: the sender may not frame as the decoder does."""
-_STUCK_TOLD_AT_ONCE = 3
+"""How long a message may stall before it is reported; sender and decoder may frame differently."""
+_STUCK_REPORTED_AT_ONCE = 3
 
-# How many turns of the event loop connections that the kernel has accepted already get to be picked up.
+# Event-loop iterations allowed for picking up connections that the kernel has accepted.
 _LAST_TURNS = 100
 _TURNS_TO_CONNECT = 5
 
@@ -47,7 +47,7 @@ class TcpSource:
         self._open: set[Connection] = set()
         self._closed = False
         try:
-            # A decoder that cannot work is found out now rather than with the first connection.
+            # A decoder that cannot work fails now rather than with the first connection.
             self._framer()
         except FramingError as error:
             raise WallarooError(f"Pipeline {log.name!r} cannot frame its messages: {error}.") from error
@@ -59,9 +59,9 @@ class TcpSource:
         loop = asyncio.get_running_loop()
         for sock in sockets:
             self._servers.append(await loop.create_server(self._accepted, sock=sock, backlog=ACCEPTED_AT_ONCE))
-            # How many may queue up is another matter; asyncio has one number for both.
+            # asyncio uses one number for both; the queue length is set separately.
             sock.listen(LISTEN_BACKLOG)
-        self._tell_stuck()
+        self._report_stuck()
         return address
 
     def _accepted(self) -> Connection:
@@ -70,18 +70,18 @@ class TcpSource:
     def _framer(self) -> Framer | LineFramer:
         return framer_for(self._decoder, self._limits.max_message_size)
 
-    def _tell_stuck(self) -> None:
-        """Tell which connections are stuck inside a message, each once, and look again after a while."""
+    def _report_stuck(self) -> None:
+        """Report connections that are stuck inside a message, each once, and check again later."""
         stuck = [(each.peer, why) for each in self._open if (why := each.stuck_for(STUCK_SECONDS)) is not None]
-        for peer, why in stuck[:_STUCK_TOLD_AT_ONCE]:
+        for peer, why in stuck[:_STUCK_REPORTED_AT_ONCE]:
             self._notice(
                 f"The connection from {peer} to {self._log.name!r} is inside a message, and nothing has been received "
                 f"for {STUCK_SECONDS:.0f} s: {why}"
             )
-        if more := len(stuck[_STUCK_TOLD_AT_ONCE:]):
+        if more := len(stuck[_STUCK_REPORTED_AT_ONCE:]):
             connections = "connection is" if more == 1 else "connections are"
             self._notice(f"And {more:,} more {connections} also stuck inside a message to {self._log.name!r}.")
-        self._look_for_stuck = asyncio.get_running_loop().call_later(STUCK_SECONDS / 4, self._tell_stuck)
+        self._look_for_stuck = asyncio.get_running_loop().call_later(STUCK_SECONDS / 4, self._report_stuck)
 
     @property
     def connections(self) -> int:
@@ -94,7 +94,7 @@ class TcpSource:
         return self._log.has_written_all
 
     def opened(self, connection: Connection) -> None:
-        """Take note of a new connection, or close it if there are too many, or if nothing is accepted any more."""
+        """Register a new connection, or close it if there are too many, or if the source is closed."""
         if self._closed:
             connection.close()
             return
@@ -114,7 +114,7 @@ class TcpSource:
         self._log.received(payloads)
 
     def closed(self, connection: Connection) -> None:
-        """Take note that a connection is closed, and tell if it was closed inside a message."""
+        """Remove a closed connection, and report if it was closed inside a message."""
         self._open.discard(connection)
         if connection.pending:
             self._closings.add(
@@ -124,28 +124,28 @@ class TcpSource:
             )
 
     def refused(self, connection: Connection, kind: str, reason: str) -> None:
-        """Tell why a connection is closed."""
+        """Report why a connection is closed."""
         self._closings.add(connection.peer, kind, reason)
 
     def hold(self) -> None:
-        """Read nothing more; TCP holds the senders back."""
+        """Stop reading, so that TCP makes the senders wait."""
         for connection in self._open:
             connection.hold(self)
 
     def release(self) -> None:
-        """Read again."""
+        """Resume reading."""
         for connection in self._open:
             connection.release(self)
 
     async def drain(self) -> None:
-        """Stop to listen, take what has arrived already, and close the connections."""
+        """Stop listening, read what has already arrived, and close the connections."""
         for _ in range(_LAST_TURNS):
             if not self._connections_waiting():
                 break
             await asyncio.sleep(0)
         for server in self._servers:
             server.close()
-        # It takes the event loop a few turns to go from an accepted socket to a connection.
+        # The event loop needs a few iterations from an accepted socket to a connection.
         for _ in range(_TURNS_TO_CONNECT):
             await asyncio.sleep(0)
         self._read_rest()
@@ -155,7 +155,7 @@ class TcpSource:
             await asyncio.sleep(0)
 
     def close(self) -> None:
-        """Stop to listen, and close the connections."""
+        """Stop listening, and close the connections."""
         self._closed = True
         if self._look_for_stuck is not None:
             self._look_for_stuck.cancel()
@@ -166,7 +166,7 @@ class TcpSource:
         self._closings.close()
 
     def _read_rest(self) -> None:
-        """Read what has already arrived on the connections, in turns, and close them."""
+        """Read what has already arrived on the connections, round robin, and close them."""
         left = REST_BYTES
         reading = list(self._open)
         while reading and left > 0 and self._log.has_written_all:

@@ -13,14 +13,14 @@ from wallaroo.ingress.framing import Framer, FramingError, LineFramer
 from wallaroo.ingress.partial_frames import PartialFrames
 
 READ_BYTES = 256 << 10
-"""The most that is taken from a connection before the next one gets its turn."""
+"""The maximum read from a connection before the next one is read."""
 
-# Filling the buffer and taking the bytes out of it is one step of the event loop: all connections share it.
+# Shared by all connections: the event loop fills and empties it in one step.
 _buffer = bytearray(READ_BYTES)
 _view = memoryview(_buffer)
 
 
-# What closing a connection does: tell the other side that it broke, or end it in good order.
+# What closing a connection does: reset it, or end it cleanly.
 _RESET = struct.pack("ii", 1, 0)
 _END = struct.pack("ii", 0, 0)
 
@@ -33,23 +33,23 @@ class Receiver(Protocol):
         """Return whether everything that was received is in the log."""
 
     def opened(self, connection: Connection) -> None:
-        """Take note of a new connection."""
+        """Handle a new connection."""
 
     def received(self, payloads: list[bytes]) -> None:
-        """Take the payloads of complete messages, in the order in which they came."""
+        """Handle the payloads of complete messages, in the order in which they arrived."""
 
     def refused(self, connection: Connection, kind: str, reason: str) -> None:
-        """Take note that the connection is closed from this side; `kind` is the reason in a few words that fit many."""
+        """Handle a connection that is closed from this side; `kind` is a short category, for summaries."""
 
     def closed(self, connection: Connection) -> None:
-        """Take note that the connection is closed."""
+        """Handle the end of a connection."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Frames the bytes of one connection and hands the messages of each chunk to the source at once.
+    """Frames the bytes of one connection and passes the messages of each chunk to the source together.
 
-    A connection is closed in good order only when the sender has ended its stream behind a whole message and all of it
-    is in the log: that is how a sender knows. Any other end is a reset, also when this process is killed between
+    A connection is closed cleanly only when the sender has ended its stream after a whole message and all of it is in
+    the log, so a clean end is a confirmation. Any other end is a reset, also when this process is killed between
     reading and writing.
     """
 
@@ -61,7 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         self._refused = False
         self._reasons_to_wait: set[object] = set()
         self._read_at = time.monotonic()
-        self._told_to_be_stuck = False
+        self._reported_stuck = False
         self.peer = "a sender"
         self.transport: asyncio.Transport | None = None
 
@@ -72,20 +72,20 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_held(self) -> bool:
-        """Return whether there is a reason not to read."""
+        """Return whether reading is paused."""
         return bool(self._reasons_to_wait)
 
     def stuck_for(self, seconds: float) -> str | None:
-        """Say what the unfinished message lacks, once, if nothing more of it has come for so long."""
+        """Return, once, what the unfinished message lacks if nothing was received for so many seconds."""
         if self.is_held:
-            self._read_at = time.monotonic()  # It is not the sender that keeps us waiting.
-        if self._told_to_be_stuck or not self.pending or time.monotonic() - self._read_at < seconds:
+            self._read_at = time.monotonic()  # The sender is not the cause of the delay.
+        if self._reported_stuck or not self.pending or time.monotonic() - self._read_at < seconds:
             return None
-        self._told_to_be_stuck = True
+        self._reported_stuck = True
         return self._framer.lacking
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Handle the beginning of the connection."""
         self.transport = cast("asyncio.Transport", transport)
         self._when_closed(_RESET)
         address = transport.get_extra_info("peername")
@@ -94,22 +94,22 @@ class Connection(asyncio.BufferedProtocol):
         self._receiver.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature.
-        """End, whoever ended it."""
+        """Handle the end of the connection."""
         self.transport = None
         self._unfinished.forget(self, self._counted)
         self._receiver.closed(self)
 
     def get_buffer(self, sizehint: int) -> bytearray | memoryview:  # noqa: ARG002 - asyncio's signature.
-        """Return where the next bytes are to be put."""
+        """Return the buffer for the next bytes."""
         room = self._unfinished.room_for(self, READ_BYTES)
         return _buffer if room == READ_BYTES else _view[:room]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take the bytes that have come."""
+        """Handle the bytes that were received."""
         self._take(bytes(_view[:nbytes]))
 
     def eof_received(self) -> None:
-        """Take note that the sender has ended its stream; the connection is closed after this."""
+        """Handle the end of the sender's stream; the connection is closed after this."""
         if not self._refused:
             self._hand_over(self._framer.finish())
         # Half a message is not accepted, so a stream that ends inside one was not accepted as a whole.
@@ -117,7 +117,7 @@ class Connection(asyncio.BufferedProtocol):
             self._when_closed(_END)
 
     def read_rest(self, max_bytes: int) -> int:
-        """Read what has arrived already, without waiting for more and not much at a time; return how much it was."""
+        """Read some of what has already arrived, without waiting for more; return the number of bytes."""
         if self.transport is None or self.transport.is_closing():
             return 0
         try:
@@ -129,25 +129,25 @@ class Connection(asyncio.BufferedProtocol):
         return len(data) if data and self._take(data) else 0
 
     def fileno(self) -> int:
-        """Return the file descriptor, which a connection has until it is closed."""
+        """Return the file descriptor; the connection must be open."""
         assert self.transport is not None
         descriptor: int = self.transport.get_extra_info("socket").fileno()
         return descriptor
 
     def hold(self, why: object) -> None:
-        """Do not read until `why` is no reason any more."""
+        """Pause reading until `why` no longer applies."""
         self._reasons_to_wait.add(why)
         if self.transport is not None:
             self.transport.pause_reading()
 
     def release(self, why: object) -> None:
-        """Read again, unless there is another reason not to."""
+        """Resume reading, unless another reason to pause applies."""
         self._reasons_to_wait.discard(why)
         if self.transport is not None and not self._reasons_to_wait:
             self.transport.resume_reading()
 
     def give_up(self, kind: str, reason: str) -> None:
-        """Close the connection and tell the reason; the unfinished message is dropped."""
+        """Close the connection and report the reason; the unfinished message is dropped."""
         self._refused = True
         self._receiver.refused(self, kind, reason)
         self.close()

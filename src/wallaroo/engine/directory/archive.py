@@ -36,20 +36,20 @@ OWN = (
 )
 """What an application has in its directory. Anything else does not belong to it."""
 _DONE = "before-"
-_UNDER_WAY = "being-set-aside-"
+_UNDER_WAY = "being-archived-"
 
 
-def set_aside(directory: Path) -> Path | None:
+def archive_contents(directory: Path) -> Path | None:
     """Move an application's files in `directory`, except the lock, to a new folder; return it, None without any."""
     if all(entry.is_dir() and not any(entry.iterdir()) for entry in _entries(directory)):
         return None
     done = free_name(directory / (_DONE + time.strftime("%Y-%m-%dT%H-%M-%S")))
     (directory / done.name.replace(_DONE, _UNDER_WAY)).mkdir(mode=0o700)
     sync_directory(directory)
-    return finish_setting_aside(directory)
+    return finish_archiving(directory)
 
 
-def finish_setting_aside(directory: Path) -> Path | None:
+def finish_archiving(directory: Path) -> Path | None:
     """Finish a move that was interrupted by a crash; return the folder, None if there was none."""
     under_way = next(directory.glob(f"{_UNDER_WAY}*"), None)
     if under_way is None:
@@ -62,8 +62,8 @@ def finish_setting_aside(directory: Path) -> Path | None:
     return done
 
 
-def is_set_aside(name: str) -> bool:
-    """Return whether this is the name of a folder with files that were, or are being, set aside."""
+def is_archive(name: str) -> bool:
+    """Return whether this is the name of a folder with files that were, or are being, archived."""
     return name.startswith((_DONE, _UNDER_WAY))
 
 

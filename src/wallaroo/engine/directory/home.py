@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from wallaroo.engine.directory.archive import LOCK, finish_setting_aside, set_aside
+from wallaroo.engine.directory.archive import LOCK, archive_contents, finish_archiving
 from wallaroo.engine.directory.marker import claim, is_applications, refuse_untrusted
 from wallaroo.engine.directory.quote_free_paths import refuse_unusable, safe_path
 from wallaroo.engine.directory.run_folder import found_users_folder
@@ -89,7 +89,7 @@ class Home:
         os.pwrite(lock, f"{process} {_beginning(process)}".strip().encode() + b"\n", 0)
         self.lock = lock
         with _usable(self.path):
-            finish_setting_aside(self.path)
+            finish_archiving(self.path)
             self.spark_log.parent.mkdir(mode=0o700, exist_ok=True)
 
     def link_from(self, folder: Path) -> None:
@@ -116,10 +116,10 @@ class Home:
             os.close(lock)
         return False
 
-    def set_aside(self) -> Path | None:
+    def archive(self) -> Path | None:
         """Start fresh: move the contents into a folder, and return it, or None if there were none."""
         with _usable(self.path):
-            folder = set_aside(self.path)
+            folder = archive_contents(self.path)
             self.spark_log.parent.mkdir(mode=0o700, exist_ok=True)
         return folder
 
@@ -230,14 +230,14 @@ def _beginning(process: int) -> str:
 def default_home(application: str, *, looking: bool = False) -> Path:
     """Return the default directory of an application: in the user's folder for state, by its name.
 
-    Earlier versions had it in the temporary folder. State that is there is used until it is moved.
+    Earlier versions used the temporary folder. State that is there is used until it is moved.
 
     Args:
-        application: The name of the application, with that of the run behind it if it has one.
-        looking: Make no folder: the caller only looks for what is there.
+        application: The name of the application, followed by that of the run if it has one.
+        looking: Create no folder: the caller only reads.
 
     Raises:
-        DirectoryError: There is no home folder, or the folder for state cannot be made.
+        DirectoryError: There is no home folder, or the folder for state cannot be created.
     """
     words = re.sub(r"[^A-Za-z0-9]+", "-", application).strip("-").lower() or "application"
     folder = _users_states()
@@ -254,10 +254,10 @@ def default_home(application: str, *, looking: bool = False) -> Path:
 
 
 def remark_on(home: Path) -> str:
-    """Return what to say of a directory that lies where earlier versions had it by default; nothing of any other."""
+    """Return a remark on a directory that is in the default place of earlier versions; empty for any other."""
     if home != _earlier_home(home.name):
         return ""
-    text = "in the temporary folder, as in earlier versions; a system may empty that"
+    text = "in the temporary folder, as in earlier versions, which the system may empty"
     if folder := _users_states():
         places = [shlex.quote(str(place)) for place in (folder, home, folder / home.name)]
         text += ". To keep the state, stop, and run `mkdir -p {} && mv {} {}`".format(*places)
@@ -265,7 +265,7 @@ def remark_on(home: Path) -> str:
 
 
 def _earlier_home(words: str) -> Path | None:
-    """Return where earlier versions have kept an application by default, None if nothing of it is there."""
+    """Return the default directory of earlier versions, or None if the application has none."""
     try:
         home = found_users_folder(tempfile.gettempdir()) / words
         is_own = home.lstat().st_uid == os.getuid() and not home.is_symlink()
@@ -275,16 +275,16 @@ def _earlier_home(words: str) -> Path | None:
 
 
 def _users_states() -> Path | None:
-    """Return the user's folder for the state of applications, there or not; None for a user without a home folder."""
+    """Return the user's folder for the state of applications, or None for a user without a home folder."""
     chosen = Path(os.environ.get("XDG_STATE_HOME", ""))
-    # By convention a path that is not absolute counts for nothing: it would lead to another place from each folder.
+    # By convention, a path that is not absolute is ignored: it would depend on the current folder.
     if chosen.is_absolute():
         return chosen / "wallaroo"
     try:
         home = Path.home()
     except RuntimeError:
         return None
-    # An empty HOME stands for the root folder, and a relative one for another place from each folder.
+    # An empty HOME stands for the root folder, and a relative one depends on the current folder.
     if not home.is_absolute() or home == Path("/"):
         return None
     usual = ("Library", "Application Support") if sys.platform == "darwin" else (".local", "state")
@@ -292,7 +292,7 @@ def _users_states() -> Path | None:
 
 
 def _make_private(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for their owner only."""
+    """Create a folder, and its missing parents, for their owner only."""
     with _usable(folder):
         for missing in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)

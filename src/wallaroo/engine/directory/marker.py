@@ -17,7 +17,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from wallaroo.engine.directory.archive import LOCK, OWN, free_name, is_set_aside
+from wallaroo.engine.directory.archive import LOCK, OWN, free_name, is_archive
 from wallaroo.errors import DirectoryError
 from wallaroo.ingress.log.format import sync_directory
 from wallaroo.path_trust import others_can_write, owned_by_another
@@ -104,7 +104,7 @@ def _traces(directory: Path, user: int | None) -> Iterator[str]:
     for entry in _entries(directory):
         is_read = _is_read(entry.name)
         yield from _trace(entry, user, is_read=is_read)
-        if is_read and entry.name != _THROWN_AWAY and not is_set_aside(entry.name):
+        if is_read and entry.name != _THROWN_AWAY and not is_archive(entry.name):
             folders.append(entry)
     while folders:
         for entry in _entries(folders.pop()):
@@ -141,7 +141,7 @@ def _entries(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
 
 def _is_read(name: str) -> bool:
     """Return whether an entry with this name belongs to the application."""
-    return name in {MARKER, LOCK, *OWN} or is_set_aside(name)
+    return name in {MARKER, LOCK, *OWN} or is_archive(name)
 
 
 def _unsuitable(directory: Path) -> str | None:

@@ -198,13 +198,13 @@ def skip_damage(home: Home, logs: Iterable[Path], notice: Notice) -> None:
 
 
 def start_fresh(home: Home, say: Notice) -> None:
-    """Set aside the contents of the directory, and report where they are and how to delete them."""
+    """Archive the contents of the directory, and report where they are and how to delete them."""
     waiting = _count_waiting(home)
-    folder = home.set_aside()
+    folder = home.archive()
     if folder is None:
         return
     inside = f"; accepted and not processed in there: {plural(waiting, 'message')}" if waiting else ""
-    say(f"  set aside   what was there, in {folder}{inside}")
+    say(f"  archived    what was there, in {folder}{inside}")
     say(f"              to delete it: rm -r {shlex.quote(str(folder))}")
 
 

@@ -300,11 +300,11 @@ public class Bridge {
     public boolean belongsTo(int user, InetSocketAddress other, InetSocketAddress ours) throws IOException {
       String local = written(other);
       String remote = written(ours);
-      boolean told = false;
+      boolean known = false;
       boolean found = false;
       for (int table = 0; table < TABLES.length; table++) {
         if (!Files.exists(TABLES[table], new LinkOption[0])) { continue; }
-        told = true;
+        known = true;
         // Other users can make the tables long: one thread at a time reads them, line by line.
         synchronized (TABLES) {
           BufferedReader lines = Files.newBufferedReader(TABLES[table], StandardCharsets.US_ASCII);
@@ -323,7 +323,7 @@ public class Bridge {
           }
         }
       }
-      return found || !told;
+      return found || !known;
     }
 
     /** Returns an address in the format of the tables: four-byte numbers in native byte order, and the port. */

@@ -26,11 +26,11 @@ def driver_address(spark: SparkOptions) -> DriverAddress:
 
     The other interfaces of the machine stay closed.
     """
-    told = spark.conf.get(_HOST)
-    bind = spark.conf.get(_BIND) or told or _address_towards(spark.master)
-    if told is None:
-        told = _address_towards(spark.master) if _is_any(bind) else bind
-    return DriverAddress(bind, told)
+    advertised = spark.conf.get(_HOST)
+    bind = spark.conf.get(_BIND) or advertised or _address_towards(spark.master)
+    if advertised is None:
+        advertised = _address_towards(spark.master) if _is_any(bind) else bind
+    return DriverAddress(bind, advertised)
 
 
 def _is_any(address: str) -> bool:

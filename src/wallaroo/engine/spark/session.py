@@ -291,10 +291,10 @@ def _why(home: Home, error: Exception) -> str:
         return cause(str(error))
     # If the JVM's command line cannot be computed, the start script prints an error of its own, which is skipped.
     lines = [line.strip() for line in said.splitlines() if line.strip() and "/bin/spark-class: line" not in line]
-    telling = [line for line in lines if re.search(r"Exception|Error|Could not|Invalid", line)]
+    errors = [line for line in lines if re.search(r"Exception|Error|Could not|Invalid", line)]
     if not lines:
         return "its process ended without any output. Perhaps the machine has too little memory"
-    return without_java((telling or lines)[0].removeprefix('Exception in thread "main" ').removeprefix("Error: "))
+    return without_java((errors or lines)[0].removeprefix('Exception in thread "main" ').removeprefix("Error: "))
 
 
 def _log_bridge_to_file(home: Home) -> None:

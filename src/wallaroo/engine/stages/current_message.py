@@ -12,12 +12,14 @@ Origin = Callable[[], dict[str, Any]]
 class CurrentMessage:
     """What is known about the message being processed.
 
-    An outbox has one such object for its whole life: generated loops and guards keep a reference, and the code that
-    feeds the steps sets its attributes. Nothing is computed for a message until it is needed.
+    An outbox has one such object for its whole life: generated loops and guards keep a reference. The code that feeds
+    the steps calls `begin` for some messages at once; steps that give a message its key set `key`. Nothing is computed
+    for a message until it is needed.
 
     >>> current = CurrentMessage()
+    >>> current.begin(lambda: {"source": "words", "position": 7}, lambda: 7)
     >>> current.key, current.origin()
-    (None, {})
+    (None, {'source': 'words', 'position': 7})
     """
 
     __slots__ = ("key", "lane", "number", "origin")
@@ -31,3 +33,14 @@ class CurrentMessage:
         """Returns its number among all messages: the same each time its block is run."""
         self.lane = ""
         """The source, and the lane of it, within which the number is unique; empty if the number is so by itself."""
+
+    def begin(self, origin: Origin, number: Callable[[], Any]) -> None:
+        """Begin with some messages that have no key yet: they must not see the key of the last message before them.
+
+        Args:
+            origin: Returns where the message being processed came from.
+            number: Returns its number.
+        """
+        self.key = None
+        self.origin = origin
+        self.number = number

@@ -73,11 +73,7 @@ class FirstStage:
         def position() -> int:
             return end - length_hint() - 1
 
-        current = self._outbox.current
-        # A message without a key must not see the key of another source's last message.
-        current.key = None
-        current.origin = lambda: self._line.origin(position(), self._lane)
-        current.number = position
+        self._outbox.current.begin(lambda: self._line.origin(position(), self._lane), position)
         with self._outbox.capturing():
             self._line.run(remaining)
         self._outbox.join_encoded()
@@ -110,9 +106,9 @@ class SourceMessages:
         return reader.read(first, end, lane)
 
     def _open(self, source: str) -> SourceReader:
-        told = self._plan.inputs[source]
-        kind = source_kind_called(told["kind"])
-        return kind.reader(self._plan.source_config(source), told["place"], self._log_of(source))
+        endpoint = self._plan.inputs[source]
+        kind = source_kind_called(endpoint["kind"])
+        return kind.reader(self._plan.source_config(source), endpoint["place"], self._log_of(source))
 
     def _log_here(self, source: str) -> LogCursor:
         return LogCursor(Path(self._plan.inputs[source]["log"]))

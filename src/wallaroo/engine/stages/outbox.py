@@ -107,7 +107,6 @@ class Outbox:
         self._dead.clear()
         self._unlisted.clear()
         self.fanout_budget = _FANOUT_AT_MOST
-        self.current.key = None
         self.printed.seek(0)
         self.printed.truncate()
 

@@ -102,8 +102,7 @@ class BucketRun:
         run = step.run
         outbox = step.outbox
         current = outbox.current
-        current.origin = work.origin_at_hand
-        current.number = work.at_hand
+        current.begin(work.origin_at_hand, work.at_hand)
         since_joined = 0
         for key, of_key in messages.items():
             current.key = work.key = key

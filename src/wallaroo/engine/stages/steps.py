@@ -21,6 +21,7 @@ from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.stages.inlining import expression_of
 from wallaroo.engine.stages.outbox import USER_ERRORS, Outbox
 from wallaroo.engine.transport.dead_letter_record import Place
+from wallaroo.introspection import a_type_of
 from wallaroo.protocols import takes_message
 from wallaroo.topology.model import (
     DECODER,
@@ -251,7 +252,7 @@ class _Line:
             yield
 
     def _expression(self, function: Callable[[Any], Any], message: str, *, takes_bytes: bool = False) -> str | None:
-        """Return what stands for a call of a user's function in the loop, None if it has to be called."""
+        """Return the inlined expression for a call of a user's function, None if it has to be called."""
         if not self._outbox.inlines:
             return None
         return expression_of(function, message, self.loop.name, takes_bytes=takes_bytes)
@@ -388,7 +389,7 @@ def checked_list(results: Any) -> list[Any]:
         return []
     if isinstance(results, list | tuple):
         return list(results)
-    raise ReturnShapeError(f"expected a list of results or None, got a {type(results).__name__}: {results!r:.80}")
+    raise ReturnShapeError(f"expected a list of results or None, got {a_type_of(results)}: {results!r:.80}")
 
 
 def checked_names(chosen: Any, known: Collection[str]) -> Collection[str]:
@@ -406,8 +407,8 @@ def checked_names(chosen: Any, known: Collection[str]) -> Collection[str]:
     names = (chosen,) if isinstance(chosen, str) else chosen
     if not isinstance(names, list | tuple | set | frozenset) or not all(isinstance(name, str) for name in names):
         raise ReturnShapeError(
-            "expected the name of a sink, a list, tuple or set of names, or None for no sink, got a "
-            f"{type(chosen).__name__}: {chosen!r:.80}"
+            "expected the name of a sink, a list, tuple or set of names, or None for no sink, got "
+            f"{a_type_of(chosen)}: {chosen!r:.80}"
         )
     for name in names:
         if name not in known:
@@ -429,7 +430,7 @@ def checked_pair(result: Any) -> tuple[Any, Any]:
     """
     if isinstance(result, tuple) and len(result) == 2:
         return result
-    raise ReturnShapeError(f"expected a tuple (output, save_state), got a {type(result).__name__}: {result!r:.80}")
+    raise ReturnShapeError(f"expected a tuple (output, save_state), got {a_type_of(result)}: {result!r:.80}")
 
 
 def checked_save(save: Any) -> bool:
@@ -449,7 +450,7 @@ def checked_save(save: Any) -> bool:
     if kind is bool or (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_")):
         return bool(save)
     raise ReturnShapeError(
-        f"expected True or False for save_state, got a {kind.__name__}: {save!r:.80}. Write `return output, True` to "
+        f"expected True or False for save_state, got {a_type_of(save)}: {save!r:.80}. Write `return output, True` to "
         "have the state saved, `return output, False` if not, and `return (a, b), True` for a pair"
     )
 
@@ -462,10 +463,10 @@ def checked_bytes(encoded: Any) -> bytes:
     >>> checked_bytes(7)
     Traceback (most recent call last):
         ...
-    wallaroo.engine.stages.steps.ReturnShapeError: expected bytes (or text, sent as UTF-8), got a int: 7
+    wallaroo.engine.stages.steps.ReturnShapeError: expected bytes (or text, sent as UTF-8), got an int: 7
     """
     if isinstance(encoded, str):
         return encoded.encode()
     if isinstance(encoded, bytes | bytearray | memoryview):
         return bytes(encoded)
-    raise ReturnShapeError(f"expected bytes (or text, sent as UTF-8), got a {type(encoded).__name__}: {encoded!r:.80}")
+    raise ReturnShapeError(f"expected bytes (or text, sent as UTF-8), got {a_type_of(encoded)}: {encoded!r:.80}")

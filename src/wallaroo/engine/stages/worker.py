@@ -136,14 +136,14 @@ class Worker:
     def prepare_sources(self) -> None:
         """Bind the first stage of every pipeline, so that constructor errors are found before the first message."""
         for pipeline in self.plan.application.pipelines:
-            with _told(pipeline.name, "its source or a step before its first state"):
+            with _construction_errors_named(pipeline.name, "its source or a step before its first state"):
                 self._line(pipeline.name)
 
     def prepare_level(self, level: int) -> None:
         """Bind the states of a level, for the same reason."""
         for route in self.plan.routes:
             if isinstance(route, StepRoute) and route.layout.level == level:
-                with _told(route.pipeline.name, f"the step {route.step.name!r} or one after it"):
+                with _construction_errors_named(route.pipeline.name, f"the step {route.step.name!r} or one after it"):
                     self.step(route.number)
 
     def try_states(self, level: int, names: Iterable[BucketName], files: BucketStores) -> None:
@@ -324,7 +324,7 @@ class _ChunkForStates:
 
 
 @contextlib.contextmanager
-def _told(pipeline: str, part: str) -> Iterator[None]:
+def _construction_errors_named(pipeline: str, part: str) -> Iterator[None]:
     """Turn an exception of a user's constructor in a worker into a plain error."""
     try:
         yield

@@ -76,9 +76,9 @@ def _load_plan(ref: PlanRef) -> Plan:
     parcel = ref.parcel or Path(ref.path).read_bytes()
     if hashlib.sha256(parcel).hexdigest() != ref.digest:
         raise WallarooError(f"{ref.path} is not the plan of this run: another run has overwritten it.")
-    told = json.loads(parcel)
-    application, module = build(told, "a worker")
-    return Plan(application, Layout.from_json(told["layout"]), *own_serializers(module), **told["plan"])
+    written = json.loads(parcel)
+    application, module = build(written, "a worker")
+    return Plan(application, Layout.from_json(written["layout"]), *own_serializers(module), **written["plan"])
 
 
 def own_serializers(module: ModuleType | None) -> tuple[Any, Any]:

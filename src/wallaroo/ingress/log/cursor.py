@@ -33,7 +33,7 @@ class LogCursor:
     def __init__(self, directory: Path) -> None:
         self._log = LogReader(directory)
         self._files = ExitStack()
-        weakref.finalize(self, self._files.close)  # A worker is not told when it is no longer needed.
+        weakref.finalize(self, self._files.close)  # A worker is not notified when it is no longer needed.
         self._blocks: BlockIndex | None = None
         self._data = self._ends = -1
         self._at = _Place(0, 0)

@@ -34,19 +34,19 @@ KEPT_IN = "damaged"
 
 def skip_damaged(directory: Path) -> list[str]:
     """Have readers of the log in `directory` skip what cannot be read, and return messages about it for the user."""
-    told = []
+    reports = []
     starts = segment_starts(directory)
     for start, following in zip(starts, [*starts[1:], None], strict=True):
         segment = CheckedSegment(directory, start)
         # The last segment may have an incomplete tail: that is not damage, and recovery drops it.
         count = segment.whole_count if following is None else segment.known_count
         found = [damage for damage in segment.damage(count) if not is_known_lost(directory, damage.first, damage.end)]
-        told += [_skip(directory, segment, damage) for damage in found]
+        reports += [_skip(directory, segment, damage) for damage in found]
         end = segment.end(count)
         if following is not None and end < following and not is_known_lost(directory, end, following):
             note_lost(directory, end, following)
-            told.append(_told(directory, end, following, "nothing is left of them"))
-    return told
+            reports.append(_report(directory, end, following, "nothing is left of them"))
+    return reports
 
 
 def quarantine(directory: Path, segment: CheckedSegment, damage: Damage) -> None:
@@ -58,10 +58,10 @@ def quarantine(directory: Path, segment: CheckedSegment, damage: Damage) -> None
 
 def _skip(directory: Path, segment: CheckedSegment, damage: Damage) -> str:
     quarantine(directory, segment, damage)
-    return _told(directory, damage.first, damage.end, f"what is left of them is kept in {directory / KEPT_IN}")
+    return _report(directory, damage.first, damage.end, f"what is left of them is kept in {directory / KEPT_IN}")
 
 
-def _told(directory: Path, first: int, end: int, rest: str) -> str:
+def _report(directory: Path, first: int, end: int, rest: str) -> str:
     number = end - first
     messages = f"message {first}" if number == 1 else f"{number} messages, {first} to {end - 1},"
     return f"The log {directory} continues without {messages} that cannot be read; {rest}."

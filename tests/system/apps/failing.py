@@ -1,19 +1,19 @@
-"""Everything that can go wrong in user code, each for the message that asks for it, until the program is mended."""
+"""Everything that can go wrong in user code, each for the message that asks for it, until the program is fixed."""
 
 import threading
 from pathlib import Path
 
 import wallaroo
 
-MENDED = False
-KEYS = ["a", "b", "c", "z"] if MENDED else ["a", "b", "c"]
+FIXED = False
+KEYS = ["a", "b", "c", "z"] if FIXED else ["a", "b", "c"]
 
 
 def application_setup(args):
     in_host, in_port = wallaroo.tcp_parse_input_addrs(args)[0]
     out_host, out_port = wallaroo.tcp_parse_output_addrs(args)[0]
-    ab = wallaroo.ApplicationBuilder("Troubles")
-    ab.new_pipeline("Troubles", wallaroo.TCPSourceConfig(in_host, in_port, decoder))
+    ab = wallaroo.ApplicationBuilder("Failing")
+    ab.new_pipeline("Failing", wallaroo.TCPSourceConfig(in_host, in_port, decoder))
     ab.to(check)
     ab.to(expand)
     ab.to_state_partition(remember, Memory, "memory", first_word, KEYS)
@@ -23,14 +23,14 @@ def application_setup(args):
 
 @wallaroo.decoder(header_length=4, length_fmt=">I")
 def decoder(bs):
-    if MENDED:
+    if FIXED:
         return bs.decode("utf-8", "ignore")
     return bs.decode("utf-8")
 
 
 @wallaroo.computation(name="check")
 def check(text):
-    if "boom" in text and not MENDED:
+    if "boom" in text and not FIXED:
         raise ValueError("cannot work with " + text)
     # Something outside that is not there yet.
     if "later" in text and not Path(__file__).with_name("now").exists():
@@ -40,7 +40,7 @@ def check(text):
 
 @wallaroo.computation_multi(name="expand")
 def expand(text):
-    if "one not many" in text and not MENDED:
+    if "one not many" in text and not FIXED:
         return text
     if "lock" in text:
         return [Locked(text)]
@@ -67,7 +67,7 @@ class Memory:
 
 @wallaroo.partition
 def first_word(text):
-    if MENDED:
+    if FIXED:
         return text.split(" ")[0]
     first, second = text.split(" ")[:2]
     return first
@@ -77,12 +77,12 @@ def first_word(text):
 def remember(text, memory):
     key, _, word = text.partition(" ")
     memory.words.append(word)
-    if word == "explode" and not MENDED:
+    if word == "explode" and not FIXED:
         memory.words.append("more")
         raise RuntimeError("exploded")
-    if word == "shapeless" and not MENDED:
+    if word == "shapeless" and not FIXED:
         return text
-    if word == "poison" and not MENDED:
+    if word == "poison" and not FIXED:
         memory.lock = threading.Lock()
     return ((key, memory.words[-1], len(memory.words)), True)
 
@@ -90,8 +90,8 @@ def remember(text, memory):
 @wallaroo.encoder
 def encoder(data):
     key, word, count = data
-    if word == "unsendable" and not MENDED:
+    if word == "unsendable" and not FIXED:
         raise KeyError(word)
-    if word == "number" and not MENDED:
+    if word == "number" and not FIXED:
         return count
     return f"{key} {word} => {count}\n"
