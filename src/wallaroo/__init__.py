@@ -39,26 +39,21 @@ from wallaroo.api.computations import (
     state_computation_multi,
 )
 from wallaroo.api.durations import hours, microseconds, milliseconds, minutes, nanoseconds, seconds
-from wallaroo.api.partitions import key_extractor, partition
-from wallaroo.api.pipelines import Pipeline, build_application, source
-from wallaroo.api.serialization import deserialize, serialize
-from wallaroo.api.upcoming import (
-    Aggregation,
+from wallaroo.api.kafka_args import (
     CustomKafkaSinkCLIParser,
     CustomKafkaSourceCLIParser,
     DefaultKafkaSinkCLIParser,
     DefaultKafkaSourceCLIParser,
-    KafkaSinkConfig,
-    KafkaSourceConfig,
-    count_windows,
     kafka_parse_sink_options,
     kafka_parse_source_options,
-    range_windows,
-    sink_connector,
-    source_connector,
 )
+from wallaroo.api.partitions import key_extractor, partition
+from wallaroo.api.pipelines import Pipeline, build_application, source
+from wallaroo.api.serialization import deserialize, serialize
+from wallaroo.api.upcoming import Aggregation, count_windows, range_windows, sink_connector, source_connector
 from wallaroo.class_changes import renamed, state_upgrade
 from wallaroo.connectors.generator.config import GenSourceConfig
+from wallaroo.connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from wallaroo.connectors.tcp.config import TCPSinkConfig, TCPSourceConfig
 from wallaroo.errors import WallarooError, WallarooParameterError
 from wallaroo.kafka_message import KafkaMessage
@@ -68,14 +63,18 @@ from wallaroo.protocols import (
     Decoder,
     Encoder,
     HeaderDecoder,
+    KafkaDecoder,
+    KafkaEncoder,
     KeyExtractor,
     LineDecoder,
+    MessageDecoder,
     Partition,
     SinkConfig,
     SourceConfig,
     StateBuilder,
     StateComputation,
     StateComputationMulti,
+    ValueDecoder,
 )
 from wallaroo.topology.model import Application
 
@@ -96,11 +95,14 @@ __all__ = [
     "Encoder",
     "GenSourceConfig",
     "HeaderDecoder",
+    "KafkaDecoder",
+    "KafkaEncoder",
     "KafkaMessage",
     "KafkaSinkConfig",
     "KafkaSourceConfig",
     "KeyExtractor",
     "LineDecoder",
+    "MessageDecoder",
     "Partition",
     "Pipeline",
     "SinkConfig",
@@ -110,6 +112,7 @@ __all__ = [
     "StateComputationMulti",
     "TCPSinkConfig",
     "TCPSourceConfig",
+    "ValueDecoder",
     "WallarooError",
     "WallarooParameterError",
     "__version__",

@@ -17,6 +17,7 @@ import struct
 import pytest
 
 import wallaroo
+from wallaroo.command_line import call_setup
 
 ARGS = [
     "--in",
@@ -303,6 +304,74 @@ def test_every_kind_of_decorated_step():
     assert numbers.state.keys == {0, 1, 2}
     assert second.steps[0].state is largest.state
     assert second.steps[1].bind()(("a", 2), second.steps[1].state.make()()) == (2, True)
+
+
+# Celsius to Fahrenheit over Kafka, in the three ways in which programs took the options.
+
+KAFKA_OPTIONS = [
+    *("--kafka_source_topic", "celsius", "--kafka_source_brokers", "127.0.0.1:9092"),
+    *("--kafka_sink_topic", "fahrenheit", "--kafka_sink_brokers", "127.0.0.1:9092,kafka2"),
+    *("--kafka_sink_max_message_size", "5000"),
+]
+
+
+@wallaroo.decoder(header_length=4, length_fmt=">I")
+def kafka_celsius(bs):
+    return float(bs.decode("utf-8"))
+
+
+@wallaroo.computation(name="multiply by 1.8, add 32")
+def fahrenheit(data):
+    return data * 1.8 + 32
+
+
+@wallaroo.encoder
+def kafka_fahrenheit(data):
+    return f"{data:.6f}", None, None
+
+
+def configs_of_the_first(args):
+    source = wallaroo.KafkaSourceConfig(*(wallaroo.kafka_parse_source_options(args) + (kafka_celsius,)))  # noqa: RUF005
+    sink_options = wallaroo.kafka_parse_sink_options(args)
+    topic, brokers, log_level, max_produce_buffer_ms, max_message_size = sink_options
+    return source, wallaroo.KafkaSinkConfig(
+        topic, brokers, log_level, max_produce_buffer_ms, max_message_size, kafka_fahrenheit
+    )
+
+
+def configs_by_custom_parsers(args):
+    return (
+        wallaroo.CustomKafkaSourceCLIParser(args, kafka_celsius),
+        wallaroo.CustomKafkaSinkCLIParser(args, kafka_fahrenheit),
+    )
+
+
+def configs_by_default_parsers(_args):
+    return wallaroo.DefaultKafkaSourceCLIParser(kafka_celsius), wallaroo.DefaultKafkaSinkCLIParser(kafka_fahrenheit)
+
+
+@pytest.mark.parametrize("configs", [configs_of_the_first, configs_by_custom_parsers, configs_by_default_parsers])
+@pytest.mark.parametrize("options", [KAFKA_OPTIONS, [*KAFKA_OPTIONS, "--kafka_source_log_level", "Info"]])
+def test_celsius_over_kafka(configs, options):
+    def application_setup(args):
+        source, sink = configs(args)
+        ab = wallaroo.ApplicationBuilder("Celsius to Fahrenheit with Kafka")
+        ab.new_pipeline("convert", source)
+        ab.to(fahrenheit)
+        ab.to_sink(sink)
+        return ab.build()
+
+    (pipeline,) = call_setup(application_setup, options).pipelines
+    source, (sink,) = pipeline.source, pipeline.sinks
+    assert (source.topic, source.brokers, source.log_level) == (
+        *("celsius", [("127.0.0.1", "9092")], "Info" if "Info" in options else "Warn"),
+    )
+    assert (sink.topic, sink.brokers, sink.log_level) == (
+        *("fahrenheit", [("127.0.0.1", "9092"), ("kafka2", "9092")], "Warn"),
+    )
+    assert (sink.max_produce_buffer_ms, sink.max_message_size) == (0, 5000)
+    assert pipeline.steps[0].bind()(source.decoder.decode(b"100")) == 212
+    assert sink.encoder.encode(212) == ("212.000000", None, None)
 
 
 def test_an_encoder_written_for_kafka_is_an_encoder():

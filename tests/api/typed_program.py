@@ -146,6 +146,46 @@ def chained(args: list[str]) -> wallaroo.Application:
     return wallaroo.build_application("Chained", counted.to_sink(wallaroo.TCPSinkConfig(host, 7002, encode_text)))
 
 
+@wallaroo.decoder
+def decode_keyed(bs: bytes, message: wallaroo.KafkaMessage) -> tuple[bytes | None, int]:
+    return message.key, int(bs)
+
+
+@wallaroo.encoder
+def encode_keyed(counted: tuple[str, int]) -> tuple[str, str | None]:
+    return str(counted[1]), counted[0]
+
+
+@wallaroo.encoder
+def encode_partitioned(counted: tuple[str, int]) -> tuple[bytes, str, int] | None:
+    return (b"%d" % counted[1], counted[0], 0) if counted[0] else None
+
+
+class Keyed:
+    def decode(self, bs: bytes, message: wallaroo.KafkaMessage) -> str | None:
+        return None if message.time is None else bs.decode()
+
+
+def with_kafka(args: list[str]) -> wallaroo.Application:
+    brokers = [("127.0.0.1", "9092")]
+    source = wallaroo.KafkaSourceConfig("words", brokers, "Warn", decode, start="latest", group="mine")
+    sink = wallaroo.KafkaSinkConfig("counts", brokers, "Warn", 0, 100000, encode_keyed, exactly_once=False)
+    other = wallaroo.KafkaSinkConfig("all", brokers, encoder=encode_partitioned, config={"compression.type": "lz4"})
+    keyed: wallaroo.KafkaDecoder[str] = Keyed()
+    return (
+        wallaroo.ApplicationBuilder("Topics")
+        .new_pipeline("words", source)
+        .to_stateful(count, Totals, "totals")
+        .to_sinks([sink, other, wallaroo.CustomKafkaSinkCLIParser(args, encode)])
+        .done()
+        .new_pipeline("lines", wallaroo.CustomKafkaSourceCLIParser(args, keyed))
+        .done()
+        .new_pipeline("numbers", wallaroo.KafkaSourceConfig("numbers", brokers, decoder=decode_keyed))
+        .to_sink(wallaroo.DefaultKafkaSinkCLIParser(encode_text))
+        .build()
+    )
+
+
 def decoded(decoder: wallaroo.Decoder[str], bs: bytes) -> str | None:
     return decoder.decode(bs)
 

@@ -21,6 +21,16 @@ def encode_length(text: str) -> int:
     return len(text)
 
 
+@wallaroo.decoder
+def decode_keyed(bs: bytes, message: wallaroo.KafkaMessage) -> bytes | None:
+    return message.key
+
+
+@wallaroo.encoder
+def encode_keyed(text: str) -> tuple[str, str]:
+    return text, text
+
+
 @wallaroo.computation("upper")
 def upper(text: str) -> str:
     return text.upper()
@@ -60,6 +70,9 @@ def application_setup(args: list[str]) -> wallaroo.Application:
     source = wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode)
     sink = wallaroo.TCPSinkConfig("127.0.0.1", "7002", encode)
     wallaroo.TCPSinkConfig("127.0.0.1", "7002", encode_length)  # error: arg-type
+    wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode_keyed)  # error: call-overload
+    wallaroo.TCPSinkConfig("127.0.0.1", "7002", encode_keyed)  # error: arg-type
+    wallaroo.KafkaSourceConfig("words", "127.0.0.1:9092", "Warn", decode_keyed)  # error: arg-type
     ab = wallaroo.ApplicationBuilder("Wrong")
     ab.new_pipeline("words", sink)  # error: arg-type
     ab.new_pipeline("words")  # error: call-arg

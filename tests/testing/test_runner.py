@@ -403,3 +403,16 @@ def test_a_state_of_a_class_that_no_other_process_could_find():
 def test_spark_is_not_needed():
     program = "import sys, wallaroo.testing; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@wallaroo.decoder
+def decode_with_key(bs, message):
+    return message.key, message.partition, bs.decode()
+
+
+def test_decoders_for_kafka_get_what_the_test_sends():
+    source = wallaroo.KafkaSourceConfig("words", [("127.0.0.1", "9092")], "Warn", decode_with_key)
+    sink = wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str))
+    application = wallaroo.build_application("Keys", wallaroo.source("words", source).to_sink(sink))
+    sent = [b"why", (b"hello", wallaroo.KafkaMessage(key=b"k", partition=3)), ("decoded", 1)]
+    assert testing.run(application, sent) == [(None, 0, "why"), (b"k", 3, "hello"), ("decoded", 1)]

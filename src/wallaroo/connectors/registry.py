@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from wallaroo.connectors.dead_letter_replay.kind import ReplayKind
 from wallaroo.connectors.generator.kind import GeneratorKind
+from wallaroo.connectors.kafka.kind import KafkaSinkKind, KafkaSourceKind
 from wallaroo.connectors.tcp.kind import TcpSinkKind, TcpSourceKind
 from wallaroo.introspection import a_kind_of
 
 if TYPE_CHECKING:
     from wallaroo.connectors.base import SinkKind, SourceKind
 
-SOURCES: list[SourceKind] = [TcpSourceKind(), GeneratorKind(), ReplayKind()]
-SINKS: list[SinkKind] = [TcpSinkKind()]
+SOURCES: list[SourceKind] = [TcpSourceKind(), KafkaSourceKind(), GeneratorKind(), ReplayKind()]
+SINKS: list[SinkKind] = [TcpSinkKind(), KafkaSinkKind()]
 
 
 def is_source(config: Any) -> bool:

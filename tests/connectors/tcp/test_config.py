@@ -158,30 +158,6 @@ def test_a_wrong_port_waits_for_the_build():
 @pytest.mark.parametrize(
     ("call", "instead"),
     [
-        (lambda: wallaroo.KafkaSourceConfig("topic", [("h", "9092")], "Warn", decode), "TCPSourceConfig"),
-        (lambda: wallaroo.KafkaSinkConfig("t", [], "Warn", 0, 100000, encode), "TCPSinkConfig"),
-        (
-            lambda: wallaroo.KafkaSinkConfig(topic="t", brokers=[], log_level="Warn", encoder=encode),
-            "TCPSinkConfig",
-        ),
-        (lambda: wallaroo.kafka_parse_source_options(["--kafka_source_topic", "t"]), "tcp_parse_input_addrs"),
-        (lambda: wallaroo.kafka_parse_sink_options(["--kafka_sink_topic", "t"]), "tcp_parse_output_addrs"),
-        (lambda: wallaroo.DefaultKafkaSourceCLIParser(decode), "TCPSourceConfig"),
-        (lambda: wallaroo.DefaultKafkaSourceCLIParser(decode, name="feed"), "TCPSourceConfig"),
-        (lambda: wallaroo.DefaultKafkaSinkCLIParser(encode), "TCPSinkConfig"),
-        (lambda: wallaroo.CustomKafkaSourceCLIParser([], decode), "TCPSourceConfig"),
-        (lambda: wallaroo.CustomKafkaSinkCLIParser([], encode), "TCPSinkConfig"),
-    ],
-)
-def test_kafka_is_refused_with_a_clear_message(call, instead):
-    with pytest.raises(wallaroo.WallarooParameterError, match="Kafka comes in a later release") as refused:
-        call()
-    assert f"wallaroo.{instead}" in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("call", "instead"),
-    [
         (lambda: wallaroo.source_connector("feed", encoder=encode, decoder=decode), "TCPSourceConfig"),
         (lambda: wallaroo.source_connector("feed", encode, decode, port=7100), "tcp_parse_input_addrs"),
         (lambda: wallaroo.sink_connector("results", encode, decode), "TCPSinkConfig"),
