@@ -44,9 +44,10 @@ def test_help_loads_no_command():
 def test_help_of_each_command(wallaroo):
     for name in ("send", "receive"):
         text = output_of(wallaroo(name, "--help"))
-        assert text.startswith(f"Usage: -c {name} [OPTIONS] HOST:PORT\n")
+        assert text.startswith(f"Usage: -c {name} [OPTIONS] HOST:PORT | kafka://HOST:PORT/TOPIC\n")
         examples = [line for line in text.splitlines() if line.startswith(f"  wallaroo {name} 127.0.0.1:")]
         assert len(examples) >= 3
+        assert f"wallaroo {name} kafka://127.0.0.1:9092/" in text
 
 
 def test_help_of_the_commands_for_programs(wallaroo):

@@ -82,6 +82,7 @@ class MessageDecoderFunction(Decorated[[bytes, KafkaMessage], M]):
     """The result of `@decoder` on a function with two parameters: decodes messages from Kafka."""
 
     decorator = "@wallaroo.decoder"
+    class_prefix = "Decoder"
     parameters = ("bs", "message")
 
     def __init__(self, function: Callable[[bytes, KafkaMessage], M]) -> None:
