@@ -237,7 +237,7 @@ def test_an_upgrade_may_return_another_object(module):
 
 
 @pytest.mark.parametrize("error", [KeyError("history"), SystemExit(3)])
-def test_an_upgrade_that_fails_is_told(module, error):
+def test_an_upgrade_that_fails_is_reported(module, error):
     saved = Saved({"a": state(define(module, "Totals"))})
 
     @wallaroo.state_upgrade(module.Totals)

@@ -22,7 +22,7 @@ def test_a_file_is_replaced_and_what_a_link_leads_to_is_not(tmp_path, content):
     assert precious.read_text() == "mine"
 
 
-def test_room_is_set_aside_without_changing_the_file(tmp_path):
+def test_space_is_reserved_without_changing_the_file(tmp_path):
     with (tmp_path / "file").open("wb", buffering=0) as file:
         file.write(b"line\n")
         before = os.fstat(file.fileno())

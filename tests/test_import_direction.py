@@ -31,7 +31,7 @@ WITH_TRANSPORT = {"failure_kinds", "loop_codegen", "metrics", "plan", "state_hea
 """The modules of `engine` itself that its packages rest on, together with `transport`; the others use the packages."""
 FACADE = {"wallaroo", "wallaroo.engine", "wallaroo.testing"}
 """What users import, and what puts its own package together: they may import anything."""
-SOURCE_HALF = re.compile(r"wallaroo\.connectors\.(\w+\.(source|source_connection)|base|pulled)$")
+SOURCE_HALF = re.compile(r"wallaroo\.connectors\.(\w+\.(source|source_connection|intake)|base|pulled)$")
 """The half of a connector that runs in the ingress uses what the ingress has; `base` names its types."""
 
 

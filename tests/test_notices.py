@@ -55,7 +55,7 @@ def test_a_condition_that_recurs_is_reported_once_in_the_interval(clock):
     assert told[2:] == ["begins (3 more times since the last report.)", "is over"]
 
 
-def test_what_comes_and_goes_is_told_once():
+def test_what_comes_and_goes_is_reported_once():
     async def run():
         told = []
         spell = Condition(told.append, quiet=0.05)
@@ -72,7 +72,7 @@ def test_what_comes_and_goes_is_told_once():
     asyncio.run(run())
 
 
-def test_an_end_without_a_beginning_is_not_told():
+def test_an_end_without_a_beginning_is_not_reported():
     async def run():
         told = []
         Condition(told.append, quiet=0.05).end("is over")

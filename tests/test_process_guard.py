@@ -93,7 +93,7 @@ def test_everything_ends_with_whoever_asked_for_it_and_a_lock_is_held_until_then
     asks.stdout.close()
 
 
-def test_what_a_command_leaves_behind_ends_with_it(marked):
+def test_what_a_command_has_started_ends_with_it(marked):
     once_up = STUBBORN + "for _ in range(3): os.wait()"
     asked = run_by_guard(sys.executable, "-c", once_up, env=marked, stdout=subprocess.DEVNULL)
     assert asked.wait(PATIENCE) == 0
@@ -199,7 +199,7 @@ def test_what_is_written_is_for_the_command():
     asked.communicate()
 
 
-def test_a_command_that_is_not_there_is_told():
+def test_a_command_that_is_not_there_is_reported():
     asked = run_by_guard("/nowhere/at/all", stderr=subprocess.PIPE)
     assert asked.wait(PATIENCE) == 127
     assert asked.communicate()[1] == b"/nowhere/at/all: No such file or directory\n"

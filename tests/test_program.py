@@ -107,13 +107,23 @@ def test_what_the_setup_sets_and_the_command_line_are_there(built_twice):
     assert built_twice(body + END) == "<Application 'Test': 'p'> app ['machida', '--option'] ['--option']\n"
 
 
+def test_keys_are_the_same_whatever_their_order_and_whatever_they_look_like(built_twice):
+    body = """
+    keys = {"a", ("b", 1), frozenset("cdefg"), object(), b"h", 2.5, None}
+    start(ab).to_state_partition(count, dict, "s", key, list(keys))
+"""
+    assert built_twice(body + END, ELSEWHERE="1").startswith("<Application 'Test': 'p'>")
+
+
 DIFFERENCES = {
     "start(ab).to(copy)\n    if not elsewhere: ab.to(copy)": "gave the pipeline 'p' 1 step, and 2 in machida",
     "start(ab).to(copy)\n    if elsewhere: ab.to(copy)": "gave the pipeline 'p' 2 steps, and 1 in machida",
     "start(ab, 'q' if elsewhere else 'p')": "made the pipelines 'q', and 'p' in machida",
     "start(ab).to_state_partition(count, dict, 's', key, [*'ab'] + [*'c'] * elsewhere)": (
-        "gave the pipeline 'p' as step 1 the state computation 'count' on the state 's' (3 keys), and the state "
-        "computation 'count' on the state 's' (2 keys) in machida"
+        "gave the pipeline 'p' as step 1 the state computation 'count' on the state 's' (3 keys with the checksum "
+    ),
+    "start(ab).to_state_partition(count, dict, 's', key, [*'ab', 'd' if elsewhere else 'c'])": (
+        "on the state 's' (3 keys with the checksum 5f7c582f), and the state computation 'count' on the state 's'"
     ),
     "start(ab)\n    if elsewhere: return None": "returned NoneType, and an application in machida",
     "start(ab)\n    if elsewhere: return ab.to_sinks([sink(), sink('1')]).build()": "2 sinks, and 1 in machida",
@@ -133,7 +143,7 @@ DIFFERENCES = {
 
 
 @pytest.mark.parametrize(("body", "words"), DIFFERENCES.items())
-def test_another_topology_is_told_with_what_differs(built_twice, body, words):
+def test_another_topology_is_reported_with_what_differs(built_twice, body, words):
     said = built_twice(f"    {body}{END}", ELSEWHERE="1")
     assert said.startswith("In a worker, application_setup ")
     assert words in said

@@ -61,6 +61,7 @@ from wallaroo.class_changes import renamed, state_upgrade
 from wallaroo.connectors.generator.config import GenSourceConfig
 from wallaroo.connectors.tcp.config import TCPSinkConfig, TCPSourceConfig
 from wallaroo.errors import WallarooError, WallarooParameterError
+from wallaroo.kafka_message import KafkaMessage
 from wallaroo.protocols import (
     Computation,
     ComputationMulti,
@@ -95,6 +96,7 @@ __all__ = [
     "Encoder",
     "GenSourceConfig",
     "HeaderDecoder",
+    "KafkaMessage",
     "KafkaSinkConfig",
     "KafkaSourceConfig",
     "KeyExtractor",

@@ -31,6 +31,20 @@ def port_number(port: Any) -> int:
     return number
 
 
+def unknown_host(host: str) -> str | None:
+    """Return why a host name cannot be resolved, None if it can, or if that cannot be determined now."""
+    import socket  # noqa: PLC0415 - not needed to build an application.
+
+    try:
+        socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except UnicodeError:
+        return "no machine can have it"
+    except socket.gaierror as error:
+        # A name server that does not answer now may answer later, when a connection is made.
+        return None if error.errno == socket.EAI_AGAIN else str(error.strerror).lower()
+    return None
+
+
 def clash(one: tuple[str, int], other: tuple[str, int]) -> bool:
     """Return whether two sources cannot listen on these two addresses at the same time.
 

@@ -142,6 +142,12 @@ def decoration_mistakes(part: Any) -> Iterator[str]:
         yield from part.decoration_mistakes()
 
 
+def function_mistakes(part: Any) -> Iterator[str]:
+    """Yield the mistakes in the function below a decorator, and not those in the decorator's own arguments."""
+    if hasattr(type(part), "function_mistakes"):
+        yield from part.function_mistakes()
+
+
 def deferred_mistakes(function: Any, shown: str, instead_of_yield: str) -> Iterator[str]:
     """Check that a function returns its result directly, as one with `async def` or `yield` does not.
 

@@ -18,6 +18,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from wallaroo.command_line import call_setup
 from wallaroo.errors import ApplicationError, users_traceback
 from wallaroo.topology.fingerprint import describe, differences
 from wallaroo.topology.model import Application
@@ -111,7 +112,7 @@ def build(instructions: Instructions, process: str) -> Built:
     except (Exception, SystemExit) as error:
         raise ApplicationError(_failed(f"Importing {program.module}", process, error)) from error
     try:
-        application = setup(list(program.arguments))
+        application = call_setup(setup, program.arguments)
     except (Exception, SystemExit) as error:
         raise ApplicationError(_failed(name, process, error)) from error
     if not isinstance(application, Application):

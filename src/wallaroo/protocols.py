@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from wallaroo.introspection import accepts
+from wallaroo.kafka_message import KafkaMessage
+
 if TYPE_CHECKING:
     # Installed with type checkers. The default lets users write `Decoder` for a decoder of any messages.
     from typing_extensions import TypeVar
@@ -32,6 +35,11 @@ else:
 
 Encoded = bytes | bytearray | memoryview | str | None
 """What an encoder returns: the bytes to send, text, which is sent as UTF-8, or None to send nothing."""
+
+KafkaEncoded = (
+    Encoded | tuple[bytes | str | None, bytes | str | None] | tuple[bytes | str | None, bytes | str | None, int | None]
+)
+"""What an encoder for a Kafka sink returns: as any other, or a tuple of value and key, and the partition or not."""
 
 Outputs = list[Item] | tuple[Item, ...] | None
 """The result of a step with any number of outputs; None means no output."""
@@ -89,6 +97,58 @@ Decoder = HeaderDecoder[Message_co] | LineDecoder[Message_co]
 """Turns the bytes of a source into messages, and defines how they are framed."""
 
 
+class ValueDecoder(Protocol[Message_co]):
+    """Turns the value of a message from Kafka into a message; every other decoder does that, too.
+
+    >>> class Text:
+    ...     def decode(self, bs: bytes) -> str:
+    ...         return bs.decode()
+    >>> decoder: ValueDecoder[str] = Text()
+    >>> decoder.decode(b"hello")
+    'hello'
+    """
+
+    def decode(self, bs: bytes, /) -> Message_co | None:
+        """Return the message with the value `bs`, or None to drop it."""
+
+
+class MessageDecoder(Protocol[Message_co]):
+    """Turns the value of a message from Kafka, and what Kafka knows about it, into a message.
+
+    >>> class Keyed:
+    ...     def decode(self, bs: bytes, message: KafkaMessage) -> tuple[bytes | None, str]:
+    ...         return message.key, bs.decode()
+    >>> decoder: MessageDecoder[tuple[bytes | None, str]] = Keyed()
+    >>> decoder.decode(b"hello", KafkaMessage(key=b"k"))
+    (b'k', 'hello')
+    """
+
+    def decode(self, bs: bytes, message: KafkaMessage, /) -> Message_co | None:
+        """Return the message with the value `bs`, or None to drop it."""
+
+
+KafkaDecoder = ValueDecoder[Message_co] | MessageDecoder[Message_co]
+"""Turns messages from Kafka into messages: by their values alone, or also by their keys, timestamps and so on."""
+
+
+def takes_message(decoder: Any) -> bool:
+    """Return whether a decoder has to be given a `KafkaMessage` besides the value.
+
+    A second parameter with a default does not count: functions such as `bytes.decode` have one for something else.
+
+    >>> class Keyed:
+    ...     def decode(self, bs, message):
+    ...         return message.key, bs
+    >>> class Text:
+    ...     def decode(self, bs, encoding="utf-8"):
+    ...         return bs.decode(encoding)
+    >>> takes_message(Keyed()), takes_message(Text())
+    (True, False)
+    """
+    decode = getattr(decoder, "decode", None)
+    return callable(decode) and accepts(decode, 2) and not accepts(decode, 1)
+
+
 def has_line_framing(decoder: Any) -> bool:
     """Return whether the messages of a decoder are lines.
 
@@ -114,6 +174,22 @@ class Encoder(Protocol[Data_contra]):
 
     def encode(self, data: Data_contra, /) -> Encoded:
         """Return the bytes to send for `data`, or text, which is sent as UTF-8, or None to send nothing."""
+
+
+class KafkaEncoder(Protocol[Data_contra]):
+    """Turns an output into what a Kafka sink takes; every other encoder does that, too.
+
+    >>> class Keyed:
+    ...     def encode(self, data: tuple[str, int]) -> tuple[str, str]:
+    ...         word, count = data
+    ...         return str(count), word
+    >>> encoder: KafkaEncoder[tuple[str, int]] = Keyed()
+    >>> encoder.encode(("hello", 2))
+    ('2', 'hello')
+    """
+
+    def encode(self, data: Data_contra, /) -> KafkaEncoded:
+        """Return the value for `data`, or a tuple of value and key, and the partition or not, or None for nothing."""
 
 
 class Computation(Protocol[Data_contra, Output_co]):
@@ -264,7 +340,7 @@ class SourceConfig(Protocol):
     """
 
     @property
-    def decoder(self) -> Decoder:
+    def decoder(self) -> Decoder | KafkaDecoder:
         """Return the decoder of the messages."""
 
 
@@ -278,7 +354,7 @@ class SinkConfig(Protocol):
     """
 
     @property
-    def encoder(self) -> Encoder:
+    def encoder(self) -> Encoder | KafkaEncoder:
         """Return the encoder of the outputs."""
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import TypeVar
 
+from wallaroo.command_line import MissingOptionError, call_setup
+
 T = TypeVar("T")
 
 _FIRST_PORTS = {"--in": 7010, "--out": 7002}
@@ -21,14 +23,20 @@ def missing_options(arguments: Sequence[str]) -> list[str]:
     return [option for option in _FIRST_PORTS if not _is_given(arguments, option)]
 
 
-def call_with_addresses(setup: Callable[[list[str]], T], arguments: Sequence[str]) -> T:
+def call_with_addresses(
+    setup: Callable[[list[str]], T],
+    arguments: Sequence[str],
+    on_made_up: Callable[[str], object] = lambda _option: None,
+) -> T:
     """Call `setup` with the arguments, adding addresses for those of `--in` and `--out` that are missing.
 
-    Only `setup` knows how many addresses it needs, so increasing numbers of them are tried.
+    Only `setup` knows how many addresses it needs, so increasing numbers of them are tried. Options of Kafka are added
+    when it asks for them.
 
     Args:
         setup: A program's `application_setup`. It may be called several times.
         arguments: The command line; addresses given there are unchanged.
+        on_made_up: Called with each option of Kafka that is added.
 
     Returns:
         What `setup` returned.
@@ -48,11 +56,23 @@ def call_with_addresses(setup: Callable[[list[str]], T], arguments: Sequence[str
     failures = []
     for inputs, outputs in sorted(product(*numbers), key=sum):
         try:
-            return setup([*arguments, *_addresses("--in", inputs), *_addresses("--out", outputs)])
+            return _call(setup, [*arguments, *_addresses("--in", inputs), *_addresses("--out", outputs)], on_made_up)
         except (IndexError, ValueError) as error:
             # The effects of too few or too many addresses: `addresses[1]`, or `one, other = addresses`.
             failures.append(error)
     raise max(failures, key=lambda error: _line_reached(error, setup))
+
+
+def _call(setup: Callable[[list[str]], T], arguments: list[str], on_made_up: Callable[[str], object]) -> T:
+    """Call `setup`, adding the options that it says are missing."""
+    while True:
+        try:
+            return call_setup(setup, arguments)
+        except MissingOptionError as error:
+            if error.option in arguments:
+                raise
+            arguments += [error.option, error.sample]
+            on_made_up(error.option)
 
 
 def _is_given(arguments: Sequence[str], option: str) -> bool:

@@ -231,7 +231,7 @@ def test_two_sinks_of_a_pipeline_cannot_have_the_same_name(build, choose, sinks)
     ]
 
 
-def test_sinks_one_behind_the_other_are_a_mistake_also_with_names():
+def test_one_sink_after_another_is_a_mistake_even_with_names():
     with pytest.raises(wallaroo.WallarooParameterError, match="the pipeline already has its sink"):
         wallaroo.build_application("app", wallaroo.source("p", source_config()).to_sink(SAME).to_sinks([SAME]))
 

@@ -96,7 +96,7 @@ def test_the_engine_gets_the_raw_function(part, attribute):
     assert vars(part)[attribute] is part.__wrapped__
 
 
-def test_single_and_multi_are_told_apart_by_their_method():
+def test_single_and_multi_are_distinguished_by_their_method():
     assert not hasattr(double, "compute_multi")
     assert not hasattr(both, "compute")
 
@@ -169,7 +169,7 @@ NAMED = [
         (lambda decorator, function: decorator(None)(function), "; got None"),
     ],
 )
-def test_a_decorator_without_a_name_is_told_what_to_write(decorator, decorate, got):
+def test_the_error_for_a_decorator_without_a_name_says_what_to_write(decorator, decorate, got):
     def count_words(data, state=None):
         return data, state
 
@@ -243,8 +243,8 @@ def test_a_class_with_methods_needs_no_decorator():
 
 def test_all_mistakes_of_decorated_functions_are_listed_at_once():
     @wallaroo.decoder(8)
-    def decoded(bs, more):
-        return bs, more
+    def decoded(bs, more, most):
+        return bs, more, most
 
     @wallaroo.state_computation(name="", state=5)
     def counted(data):

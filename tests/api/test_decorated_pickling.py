@@ -184,7 +184,7 @@ def test_an_application_travels_whole():
 
 
 @pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps, copy.deepcopy])
-def test_a_pipeline_travels_whole_and_goes_on(dumps):
+def test_a_pipeline_can_be_pickled_and_continued(dumps):
     numbers = wallaroo.source("numbers", wallaroo.GenSourceConfig(Numbers())).to(double)
     others = wallaroo.source("others", wallaroo.TCPSourceConfig("127.0.0.1", "0", decode))
     merged = numbers.merge(others).key_by(sign)

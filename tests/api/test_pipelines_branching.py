@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 
 import wallaroo
 from wallaroo import testing
+from wallaroo.topology.drawing import draw
+from wallaroo.topology.fingerprint import describe
 from wallaroo.topology.model import SinkGroup
+from wallaroo.topology.places import find_spot, path_of, spots_of
 
 
 @wallaroo.encoder
@@ -93,7 +96,7 @@ def test_the_pipeline_has_every_step_once(calls):
     assert shown == [[0], [1, 2], [(0,)], [3], [(1, 2)]]
 
 
-def test_branches_may_branch_again_and_right_behind_the_source(calls):
+def test_branches_may_branch_again_and_right_after_the_source(calls):
     source = calls.source()
     a = source.to(calls.step("a"))
     ab, ac = a.to(calls.step("b")), a.to(calls.step("c"))
@@ -186,6 +189,72 @@ def test_several_sources_are_merged_and_branch_together(calls):
         "q[1]": ["xqa2"],
     }
     assert memory.states("count") == {"x": ["xa", "xqa", "xa"]}
+
+
+def passing(number, bit):
+    """Return a step for numbers in which a bit is that of its own number; it changes the bits of higher numbers."""
+
+    def compute(data):
+        return data ^ (bit + 1) << number + 1 if data >> number & 1 == bit else None
+
+    return wallaroo.computation(f"{number}: {bit}")(compute)
+
+
+def adding(number):
+    """Return a step that adds to each number the sum of those before it, within limits."""
+
+    @wallaroo.state_computation(f"add {number}", list)
+    def add(data, seen):
+        seen.append(data)
+        return sum(seen) % 2**50
+
+    return add
+
+
+def through_forks(data, many):
+    """Return what a number becomes in `passing` steps."""
+    for number in range(many):
+        data ^= ((data >> number & 1) + 1) << number + 1
+    return data
+
+
+def forks_in_series(source, many):
+    for number in range(many):
+        source = source.to(passing(number, 0)).merge(source.to(passing(number, 1)))
+    return source
+
+
+def test_any_number_of_forks_and_merges_in_series():
+    numbers = list(range(50))
+    application = wallaroo.build_application("app", forks_in_series(Calls().source(), 40).to_sink(sink(1)))
+    assert testing.run(application, numbers) == [through_forks(each, 40) for each in numbers]
+    names = [f"{number}: {bit}" for number in range(40) for bit in (0, 1)]
+    (pipeline,) = application.pipelines
+    assert [step.name for step in pipeline.steps] == names
+    assert [method for method, *_ in application] == ["source", *["to"] * 80, "to_sink"]
+    assert len(describe(application)["pipelines"][0]["ways"]) == 81
+    text = draw(application)
+    assert all(f"│ {name} ├" in text for name in names)
+    for spot in spots_of(pipeline):
+        assert find_spot(pipeline, spot.kind, path_of(pipeline, spot)) == spot
+
+
+def test_any_number_of_forks_with_states_in_their_branches():
+    pipeline = Calls().source().merge(Calls().source("q"))
+    for number in range(20):
+        even, odd = pipeline.to(passing(number, 0)), pipeline.to(passing(number, 1))
+        pipeline = even.to(adding(2 * number)).merge(odd.to(adding(2 * number + 1)))
+    memory = testing.InMemory(wallaroo.build_application("app", pipeline.to_sink(sink(1))))
+    memory.send(range(9), to="p").send(range(9, 20), to="q")
+    totals, expected = Counter(), []
+    for data in range(20):
+        for number in range(20):
+            bit = data >> number & 1
+            data ^= (bit + 1) << number + 1  # noqa: PLW2901
+            totals[number, bit] += data
+            data = totals[number, bit] % 2**50  # noqa: PLW2901
+        expected.append(data)
+    assert memory.outputs("p") + memory.outputs("q") == expected
 
 
 EXTEND, MERGE = "extend", "merge"

@@ -229,7 +229,7 @@ def test_every_mistake_in_a_chain(pipeline, expected):
     assert mistakes_of(pipeline()) == [expected]
 
 
-def test_all_mistakes_are_told_at_once_and_shared_ones_once():
+def test_all_mistakes_are_reported_at_once_and_shared_ones_once():
     merged = wallaroo.source("a", None).merge(source("b").key_by(len)).to(old_count).to(5).to_sink(None)
     assert [mistake.partition(": ")[0] for mistake in mistakes_of(merged)] == [
         "pipeline 'a'",
@@ -247,7 +247,7 @@ def test_a_source_without_a_name_is_called_so():
     assert repr(wallaroo.source()) == "<Pipeline without a name>"
 
 
-def test_a_slip_in_merging_is_told_once_however_often_it_is_merged():
+def test_a_mistake_in_merging_is_reported_once_however_often_it_is_merged():
     slip = source("a").merge(None)
     (mistake,) = mistakes_of(slip.to_sink(sink(1)).merge(slip.to_sink(sink(2))))
     assert "pipeline 'a', merge: the other pipeline must be one" in mistake
@@ -274,18 +274,26 @@ def test_branches_pass_states_in_one_order():
     assert mistake.startswith("pipeline 'words' visits the state 'count' more than once")
 
 
-def test_no_branch_goes_on_behind_a_sink():
+def test_no_branch_continues_after_a_sink():
     words = source()
     (mistake,) = mistakes_of(words.merge(words.to_sink(sink(1))).to(upper))
     assert mistake.startswith("pipeline 'words', step 1 (to upper): a step cannot come after the sink")
 
 
-def test_a_mistake_before_branches_is_told_once_and_those_in_each():
+def test_a_mistake_before_branches_is_reported_once_and_those_in_each():
     words = source().to(len)
     (first, second, third) = mistakes_of(words.to(5).to_sink(sink(1)).merge(words.to_sink(None)))
     assert first.startswith("pipeline 'words', step 1 (to len): len is a plain function")
     assert second.startswith("pipeline 'words', step 2 (to 5): 5 is not a computation")
     assert third.startswith("pipeline 'words', to_sink: a sink must be a sink config; got None")
+
+
+def test_mistakes_in_any_number_of_forks_are_reported_once_each():
+    pipeline = source()
+    for _ in range(40):
+        pipeline = pipeline.to(len).merge(pipeline.to(5))
+    steps = [mistake.partition(": ")[0] for mistake in mistakes_of(pipeline.merge(pipeline))[1:]]
+    assert steps == [f"pipeline 'words', step {number + 1} (to {['len', 5][number % 2]})" for number in range(80)]
 
 
 def merged_twice(pipeline, other):
@@ -299,6 +307,8 @@ def merged_twice(pipeline, other):
         lambda words: words.merge(words.clone()).to(count).to_sink(sink()),
         lambda words: words.merge(source("others")).merge(words).to_sink(sink()),
         lambda words: merged_twice(words.to_sink(sink(1)), words.to_sink(sink(2))),
+        lambda words: merged_twice(words, words),
+        lambda words: merged_twice(source("others"), words.to(upper).merge(words.to(lower)).to(count)),
     ],
 )
 def test_a_pipeline_cannot_be_merged_with_itself(merged):

@@ -26,7 +26,7 @@ class Sum(wallaroo.Aggregation):
         lambda: wallaroo.count_windows(100).over(Sum),
     ],
 )
-def test_windows_are_refused_in_plain_words(call):
+def test_windows_are_refused_with_a_clear_message(call):
     with pytest.raises(wallaroo.WallarooParameterError) as refused:
         call()
     assert "_windows: windows come in a later release. Until then gather the messages in a state" in str(refused.value)

@@ -45,7 +45,7 @@ def module(tmp_path, monkeypatch):
         ('x = ur"x"', '`ur"x"` is written `r"x"` in Python 3'),
     ],
 )
-def test_a_module_in_python_2_is_told_what_to_write(module, tmp_path, line, expected):
+def test_the_error_for_a_module_in_python_2_says_what_to_write(module, tmp_path, line, expected):
     beginning = "try:\n    pass\n" if line.startswith("except") else "import wallaroo\n\n"
     ending = "\n    pass\n" if line.startswith("except") else "\n"
     with pytest.raises(WallarooError) as refused:
@@ -59,7 +59,7 @@ def test_a_module_that_another_one_imports_is_named(module, tmp_path):
     assert str(refused.value).startswith(f"{tmp_path / 'old_helpers.py'}, line 2 is Python 2: `print 'x'` is written")
 
 
-def test_other_mistakes_are_told_as_python_tells_them(module, tmp_path):
+def test_other_mistakes_are_reported_as_python_reports_them(module, tmp_path):
     with pytest.raises(WallarooError) as refused:
         module("x = 1\nx = (2\n")
     assert str(refused.value) == f"{tmp_path / 'old_program.py'}, line 2: '(' was never closed."
@@ -115,7 +115,7 @@ def test_a_module_in_python_2_that_application_setup_imports(tmp_path, monkeypat
     "result",
     [None, wallaroo.ApplicationBuilder("app"), wallaroo.source("words", None)],
 )
-def test_what_is_no_application_is_told_what_to_return(result):
+def test_the_error_for_what_is_no_application_says_what_to_return(result):
     with pytest.raises(WallarooError) as refused:
         loading.build(lambda _: result, [])
     assert str(refused.value) == (
@@ -186,7 +186,7 @@ class TestProgramOf:
             'function in front of `if __name__ == "__main__":`.\n'
         )
 
-    def test_a_script_that_runs_when_it_is_imported_is_told(self, tmp_path):
+    def test_a_script_that_runs_when_it_is_imported_is_reported(self, tmp_path):
         (tmp_path / "script.py").write_text("import wallaroo\ndef setup(args): pass\nwallaroo.run(setup, [])\n")
         done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (3, "")

@@ -132,7 +132,7 @@ def test_nor_does_it_hide_others_in_the_processes_that_are_started(here, elsewhe
     assert not Path(numpy).is_relative_to(here)
 
 
-def test_what_is_hidden_by_a_folder_inside_the_current_one_is_told_too(here):
+def test_what_is_hidden_by_a_folder_inside_the_current_one_is_reported_too(here):
     (here / "shop.py").write_text("from goods import helper\nimport offers\n")
     (here / "goods.py").write_text("helper = 'hidden'\n")
     (here / "offers").mkdir()
@@ -162,7 +162,7 @@ def test_a_path_of_nothing_but_empty_entries_does_not_name_the_current_folder(he
     assert path == ""
 
 
-def test_a_current_folder_that_was_deleted_is_told(tmp_path, monkeypatch):
+def test_a_current_folder_that_was_deleted_is_reported(tmp_path, monkeypatch):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()

@@ -60,7 +60,7 @@ def test_json_is_an_object_on_each_line(capsys):
     ],
 )
 @pytest.mark.parametrize("as_json", [True, False])
-def test_what_matters_less_is_not_told_but_for_being_ready(capsys, tmp_path, level, told, as_json):
+def test_lower_levels_are_not_shown_except_that_the_application_is_ready(capsys, tmp_path, level, told, as_json):
     log = Log(LEVELS[level], as_json=as_json, file=tmp_path / "log")
     log.always = {READY}
     tell_everything(log)
@@ -88,7 +88,7 @@ def test_a_file_has_date_time_and_level_on_each_line(capsys, tmp_path):
     assert capsys.readouterr().out.startswith("  listening   127.0.0.1:7010")
 
 
-def test_a_file_that_is_moved_away_is_made_anew(tmp_path):
+def test_a_file_that_is_moved_away_is_made_again(tmp_path):
     path = tmp_path / "log"
     log = Log(as_json=True, file=path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -98,7 +98,7 @@ def test_a_file_that_is_moved_away_is_made_anew(tmp_path):
     assert [json.loads(each.read_text())["message"] for each in (tmp_path / "old", path)] == ["one", "two"]
 
 
-def test_a_file_that_cannot_be_written_is_told_at_the_start_and_later_once(capsys, tmp_path):
+def test_a_file_that_cannot_be_written_is_reported_at_the_start_and_later_once(capsys, tmp_path):
     with pytest.raises(OSError, match="No such file"):
         Log(file=tmp_path / "missing" / "log")
     (tmp_path / "there").mkdir()

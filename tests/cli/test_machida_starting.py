@@ -310,7 +310,7 @@ def test_the_state_of_an_application_that_has_changed_too_much(machida):
         ({"under_way": ["words"], "levels": (("counts", "sums"),)}, "changes the state 'sums'"),
     ],
 )
-def test_what_was_under_way_and_needs_what_is_gone(machida, left, what):
+def test_what_was_in_progress_and_needs_what_is_gone(machida, left, what):
     record(machida, **left)
     assert machida.run() == refusal(
         5,

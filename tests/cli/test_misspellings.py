@@ -161,7 +161,7 @@ def test_a_command_with_a_slip_ends_before_anything_is_built(command, script):
 
 
 @pytest.mark.parametrize("script", [True, False])
-def test_what_is_behind_the_end_of_options_is_passed_on_as_it_is(command, script):
+def test_what_follows_the_end_of_options_is_passed_on_unchanged(command, script):
     done = command("--name", "n", "--", "--resilence-dir", "--help", "--", "--version", script=script)
     assert done.returncode == 7, done.stderr
     told = done.stdout.split()

@@ -13,7 +13,7 @@ def test_what_is_given_reaches_the_run(text):
         assert context.params["on_error"] == OnError.parse(text)
 
 
-def test_by_default_the_application_goes_on():
+def test_by_default_the_application_continues():
     with main.make_context("machida", []) as context:
         assert context.params["on_error"] == OnError()
 

@@ -72,5 +72,5 @@ def test_only_decoders_are_looked_at(start):
     assert hints("return bs == 'a'", start) == []
 
 
-def test_the_line_is_told():
+def test_the_line_is_reported():
     assert [line for line, _ in hints_in(ast.parse(DECORATED + "    x = 1\n    return bs == 'a'\n"))] == [4]

@@ -82,7 +82,7 @@ def test_repeats_are_dropped_on_the_same_and_on_other_connections(once):
     assert report.endswith("dropped blocks that were received before: 3 times\n")
 
 
-def test_streams_are_told_apart(once):
+def test_streams_are_distinguished(once):
     process, port = once()
     with Sender(port) as one, Sender(port) as other:
         one.deliver(0, b"a\n")
@@ -179,7 +179,7 @@ def test_garbage_closes_its_connection_only(once, garbage):
 
 
 class TestAfterARestart:
-    def test_a_file_goes_on_and_what_had_come_is_known(self, once, tmp_path):
+    def test_a_file_is_continued_and_earlier_blocks_are_known(self, once, tmp_path):
         output = tmp_path / "out"
         output.write_text("of another time, and without a record\n")
         process, port = once("--output", output)

@@ -11,44 +11,32 @@ import pytest
 import wallaroo
 from wallaroo import testing
 from wallaroo.connectors import registry
-from wallaroo.connectors.base import LoggedKind, RangedKind, SinkKind
+from wallaroo.connectors.base import LoggedKind, RangedKind
 from wallaroo.connectors.pulled import PulledIntake
 from wallaroo.engine.delivery.collector import Collector
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.ledger import Ledger
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.plan import Input, Plan, new_layout
+from wallaroo.engine.plan import Plan, new_layout
 from wallaroo.engine.spark.preflight import check_connectors
 from wallaroo.engine.stages.outbox import Outbox
 from wallaroo.engine.stages.steps import to_sink
-from wallaroo.engine.stages.worker import Worker
 from wallaroo.engine.transport.dead_letter_record import load_records
 from wallaroo.engine.transport.shuffle_format import Chunk
 from wallaroo.errors import WallarooParameterError
-from wallaroo.ingress.block_sequence import SequenceWriter, unpack_block
+from wallaroo.ingress.block_sequence import SequenceWriter
 from wallaroo.ingress.config import IngressConfig, endpoint_of
-from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import LogReader
-from wallaroo.ingress.sequencer import FRAME, ReaderChannel
 from wallaroo.ingress.server import IngressServer
 from wallaroo.topology.drawing import draw
 
 from ..engine.delivery.told import Told  # noqa: TID252 - tests are not installed
 from ..ingress.conftest import until  # noqa: TID252
+from .shore import Shelf, ShelfKind, Shore, application, decode
 
 AT_ONCE = 10
 WAVE_BYTES = 84
-
-
-@wallaroo.decoder
-def decode(bs):
-    return bs.decode()
-
-
-@wallaroo.encoder
-def encode(data):
-    return data
 
 
 class Tides:
@@ -112,12 +100,13 @@ class WaveIntake(PulledIntake):
 
     async def run(self):
         while True:
-            end = min(self._ranges.end + AT_ONCE, self._config.reached)
+            start = self._ranges.end_of() or 0
+            end = min(start + AT_ONCE, self._config.reached)
             # Every hundredth number is not given to any wave.
-            first = self._ranges.end + (self._ranges.end % 100 == 0)
+            first = start + (start % 100 == 0)
             if first < end and not self._ranges.held_back:
                 self._ranges.announced(first, end, WAVE_BYTES * (end - first))
-            self._config.forgotten = self._ranges.committed
+            self._config.forgotten = self._ranges.committed_of()
             await asyncio.sleep(0)
 
 
@@ -125,7 +114,8 @@ class WaveReader:
     def __init__(self, beach):
         self._beach = beach
 
-    def read(self, first, end):
+    def read(self, first, end, lane=0):
+        assert lane == 0
         for number in range(first, end, 3):
             yield number, [f"{self._beach} {each};".encode() for each in range(number, min(number + 3, end))]
 
@@ -150,46 +140,6 @@ class WaveKind(RangedKind):
 
     def reader(self, config, place, log):
         return WaveReader(place["beach"])
-
-
-class Shelf:
-    """A config: outputs are put into a list, which stays."""
-
-    encoder = encode
-
-    def __init__(self):
-        self.blocks = []
-
-
-class ShelfConnection:
-    name = "shelf"
-
-    def __init__(self, config, context):
-        self._config = config
-        self._context = context
-
-    def connect(self):
-        self._context.notice("there is a shelf")
-
-    def deliver(self, block):
-        self._config.blocks.append((block.number, [bytes(each) for each in block.messages()]))
-        block.delivered()
-
-    def close(self):
-        self._config.blocks.append(("closed", self._context.application, self._context.effectively_once))
-
-
-class ShelfKind(SinkKind):
-    config_class = Shelf
-
-    def mistakes(self, config):
-        return iter(())
-
-    def shown(self, config):
-        return ("a shelf",)
-
-    def connection(self, config, context):
-        return ShelfConnection(config, context)
 
 
 class Crate(Shelf):
@@ -227,10 +177,6 @@ def further_kinds(monkeypatch):
     monkeypatch.setattr(registry, "SINKS", [*registry.SINKS, CrateKind(), ShelfKind()])
 
 
-def application(source, sink):
-    return wallaroo.ApplicationBuilder("Tides").new_pipeline("north sea", source).to_sink(sink).build()
-
-
 def test_an_application_of_them_is_built_and_drawn_or_refused():
     built = application(Tides("cuxhaven"), Shelf())
     assert "│ tides of cuxhaven ├──▶│ a shelf │" in draw(built)
@@ -241,7 +187,7 @@ def test_an_application_of_them_is_built_and_drawn_or_refused():
         check_connectors(application(Tides("dry"), Shelf()).pipelines)
 
 
-def test_an_intake_fills_the_log_and_goes_on_where_it_was(tmp_path):
+def test_an_intake_fills_the_log_and_continues_where_it_was(tmp_path):
     source = Tides("cuxhaven", [b"high", b"low"])
     endpoint = endpoint_of("north sea", source, str(tmp_path / "log"))
     config = IngressConfig([endpoint], str(tmp_path / "control"), "token", str(tmp_path / "sequence"))
@@ -265,56 +211,6 @@ def test_an_intake_fills_the_log_and_goes_on_where_it_was(tmp_path):
     assert found == [b"high", b"low", b"late"]
 
 
-class Shore:
-    """An ingress that has waves, and a worker: takes blocks from one to the other, and keeps what comes out."""
-
-    def __init__(self, folder, source, max_log=1 << 30):
-        self.built = application(source, Shelf())
-        endpoint = endpoint_of("north sea", source, str(folder / "log"))
-        self.config = IngressConfig(
-            [endpoint],
-            str(folder / "control"),
-            "token",
-            str(folder / "sequence"),
-            limits=Limits(max_log=max_log),
-        )
-        told = Input(kind=endpoint.kind, place=endpoint.place, log="")
-        plan = Plan(self.built, new_layout(self.built.pipelines, 4), inputs={"north sea": told}, sources=["north sea"])
-        self.worker = Worker(plan)
-        self.outputs = {}
-        self.notices = []
-
-    def run(self, test, start=0, readers=1):
-        """Run a test in a life of the ingress, which is not stopped in good order."""
-
-        async def live():
-            server = IngressServer(self.config, self.notices.append)
-            try:
-                await server.start()
-                if readers:
-                    server.sequencer.join("a life", 0, readers, start, ReaderChannel(self._take, lambda: None))
-                await test(server)
-            finally:
-                server.close()
-
-        self.outputs.clear()
-        asyncio.run(asyncio.wait_for(live(), 60))
-        return dict(self.outputs)
-
-    async def reach(self, server, last):
-        """Wait until a wave has come out, and tell meanwhile what has been delivered."""
-        while waves_in(self.outputs)[-1:] != [last]:
-            server.sequencer.delivered(max(self.outputs, default=-1) + 1)
-            await asyncio.sleep(0.001)
-
-    def _take(self, frame):
-        number, length, _ = FRAME.unpack_from(frame)
-        if length >= 0:
-            (share,) = self.worker.run_first(unpack_block(frame[FRAME.size :]), 1)
-            assert number not in self.outputs
-            self.outputs[number] = b"".join(bytes(chunk.body) for chunk in share if chunk.route == 0)
-
-
 def waves_in(outputs):
     """Return the numbers of the waves, in the order of the blocks."""
     return [int(wave.split()[1]) for number in sorted(outputs) for wave in outputs[number].decode().split(";") if wave]
@@ -329,7 +225,7 @@ def test_messages_that_stay_elsewhere_are_read_there_by_the_worker(tmp_path):
     shore = Shore(tmp_path, source)
 
     async def all_waves(server):
-        await shore.reach(server, source.reached - 1)
+        await shore.reach(server, {0: source.reached})
 
     first = shore.run(all_waves)
     assert waves_in(first) == waves_below(250)
@@ -353,7 +249,7 @@ def test_what_was_announced_and_is_in_no_block_is_announced_again(tmp_path):
         await until(lambda: server.ends() == {"north sea": 50})
 
     async def all_waves(server):
-        await shore.reach(server, 49)
+        await shore.reach(server, {0: 50})
 
     assert shore.run(all_is_announced, readers=0) == {}
     assert not SequenceWriter(tmp_path / "sequence", []).end
@@ -369,11 +265,11 @@ def test_no_more_is_announced_than_may_be_unprocessed(tmp_path):
         await until(lambda: north_sea.held_back)
         await asyncio.sleep(0.01)
         # Each wave counts for 16 bytes more than it has, and ten at a time are announced.
-        assert (north_sea.end, north_sea.start) == (40, 0)
+        assert (north_sea.end, north_sea.start) == (40, 1)
         status = server.status()["north sea"]
         assert (status["total_messages"], status["total_bytes"]) == (39, 39 * WAVE_BYTES)
         assert status["backlog_bytes"] == 39 * (WAVE_BYTES + 16)
-        await shore.reach(server, 39)
+        await shore.reach(server, {0: 40})
         server.sequencer.delivered(max(shore.outputs) + 1)
         assert north_sea.backlog_bytes == 0
         assert north_sea.held_back
@@ -381,18 +277,18 @@ def test_no_more_is_announced_than_may_be_unprocessed(tmp_path):
     async def it_goes_on(server):
         north_sea = server.sources["north sea"]
         assert north_sea.held_back
-        north_sea.commit(5)
+        north_sea.commit({0: 5})
         assert north_sea.held_back
-        north_sea.commit(40)
+        north_sea.commit({0: 40})
         await until(lambda: north_sea.end == 80 and north_sea.held_back)
         await until(lambda: source.forgotten == 40)
-        await shore.reach(server, 79)
+        await shore.reach(server, {0: 80})
 
     async def it_is_done(server):
         north_sea = server.sources["north sea"]
         assert (north_sea.start, north_sea.held_back) == (40, True)
-        north_sea.commit(80)
-        await shore.reach(server, 99)
+        north_sea.commit({0: 80})
+        await shore.reach(server, {0: 100})
         assert not north_sea.held_back
 
     shore.run(it_is_held_back)
@@ -401,11 +297,14 @@ def test_no_more_is_announced_than_may_be_unprocessed(tmp_path):
     assert waves_in(shore.run(it_is_done)) == waves_below(100)
 
 
-@pytest.mark.parametrize("announced", [(9, 20, 1), (10, 10, 1), (12, 11, 1), (10, 20, -1), (10, 20, 1 << 32)])
+@pytest.mark.parametrize(
+    "announced",
+    [(9, 20, 1), (10, 10, 1), (12, 11, 1), (10, 20, -1), (10, 20, 1 << 32), (10, 1 << 27, 1), (10, 20, 1, 1)],
+)
 def test_ranges_that_cannot_be_are_refused(tmp_path, announced):
     async def announce(server):
         await until(lambda: server.ends() == {"north sea": 10})
-        with pytest.raises(ValueError, match=r"cannot come next|not a part of a block"):
+        with pytest.raises(ValueError, match=r"cannot come next|not a part of a block|cannot have a lane"):
             server.sources["north sea"].announced(*announced)
         assert server.ends() == {"north sea": 10}
 

@@ -3,7 +3,7 @@
 import pytest
 
 import wallaroo
-from wallaroo.connectors.checks import decoder_mistakes, encoder_mistakes
+from wallaroo.connectors.checks import decoder_mistakes, encoder_mistakes, message_decoder_mistakes
 
 
 @wallaroo.decoder
@@ -121,3 +121,55 @@ def test_decoders_with_mistakes(decoder, expected):
 def test_encoders_with_mistakes(encoder, expected):
     (mistake,) = encoder_mistakes(encoder)
     assert expected in mistake
+
+
+@wallaroo.decoder(header_length=9, length_fmt=">I")
+def decode_keyed(bs, message):
+    return message.key, bs
+
+
+class DecodesKeyed:
+    def decode(self, bs, message):
+        return message.key, bs
+
+
+class DecodesTooMuch:
+    def decode(self, bs, message, more):
+        return bs
+
+
+@pytest.mark.parametrize(
+    "decoder",
+    [
+        decode,
+        decode_keyed,
+        DecodesKeyed(),
+        OnlyDecodes(),
+        LinesByMethod(),
+        wallaroo.decoder(bytes.decode),
+        wallaroo.decoder(header_length=9, length_fmt=">I")(plain),
+    ],
+)
+def test_messages_that_come_one_by_one_need_no_header(decoder):
+    assert list(message_decoder_mistakes(decoder)) == []
+
+
+@pytest.mark.parametrize(
+    ("decoder", "expected"),
+    [
+        (GoodDecoder, "the decoder is the class GoodDecoder: write GoodDecoder() to make one"),
+        (plain, "the decoder is the plain function plain: write @wallaroo.decoder above it"),
+        (encode, "the decoder encode has no method decode: a decoder is a function with @wallaroo.decoder"),
+        (DecodesTooMuch(), "decode of the decoder DecodesTooMuch(...) must allow 1 argument, as in decode(bs)"),
+        (wallaroo.decoder(lambda: 1), "your function must allow 1 argument"),
+    ],
+)
+def test_decoders_of_messages_with_mistakes(decoder, expected):
+    (mistake,) = message_decoder_mistakes(decoder)
+    assert expected in mistake
+
+
+@pytest.mark.parametrize("decoder", [decode_keyed, DecodesKeyed()])
+def test_only_messages_from_kafka_have_a_second_argument(decoder):
+    (mistake,) = decoder_mistakes(decoder)
+    assert "takes a second argument, which only Kafka sources have: leave it out, as in decode(bs)" in mistake

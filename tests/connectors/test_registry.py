@@ -43,7 +43,7 @@ SINK = wallaroo.TCPSinkConfig("127.0.0.1", "7002", encode)
 
 
 @pytest.mark.parametrize(("config", "name", "place"), SOURCES)
-def test_the_kind_of_a_source_and_what_the_ingress_is_told_of_it(config, name, place):
+def test_the_kind_of_a_source_and_what_the_ingress_gets_of_it(config, name, place):
     assert registry.is_source(config)
     assert not registry.is_sink(config)
     kind = registry.source_kind(config)

@@ -1,6 +1,7 @@
 """What the documents point to exists: files, headings and tests."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ ROOT = Path(__file__).parents[2]
 PLACES = ("*.md", "docs/**/*.md", "examples/**/*.md", "tests/**/*.md", "benchmarks/*.md")
 DOCUMENTS = sorted(path for place in PLACES for path in ROOT.glob(place))
 PAGES = sorted(ROOT.glob("docs/**/*.md"))
+COMMAND_LINE = (ROOT / "docs" / "reference" / "command-line.md").read_text()
 
 
 def anchors(document):
@@ -91,3 +93,26 @@ def test_every_module_that_the_design_names_exists():
     unknown = {name for name in named if name not in known and not name.startswith("spark.")}
     assert len(named) > 50
     assert not unknown
+
+
+def test_every_path_that_contributing_names_exists():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    tests_to_run = re.findall(r"^ +\.venv/bin/pytest (\w+/[\w./]+)(?:::(\w+))?", text, re.MULTILINE)
+    assert len(tests_to_run) > 2
+    for path, test in tests_to_run:
+        assert (ROOT / path).exists(), path
+        assert not test or f"\ndef {test}(" in (ROOT / path).read_text(), test
+    # Code is named as it is seen from the package, and everything else as it is seen from the project's folder.
+    named = set(re.findall(r"`([\w.-]+/[\w./-]*)`", text))
+    assert len(named) > 10
+    missing = {path for path in named if not (ROOT / path).exists() and not (ROOT / "src" / "wallaroo" / path).exists()}
+    assert not missing
+
+
+def test_every_command_has_the_module_that_contributing_says():
+    package = ROOT / "src" / "wallaroo" / "cli"
+    commands = {path.stem.replace("_", "-") for path in (package / "commands").glob("*.py")} - {"--init--"}
+    assert commands == set(re.findall(r"^## wallaroo ([\w-]+)$", COMMAND_LINE, re.MULTILINE))
+    assert (package / "machida.py").exists()
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts["machida"] == "wallaroo.cli.machida:main"

@@ -139,7 +139,7 @@ def by_city(lines):
 
 
 @pytest.mark.timeout(900)
-def test_install_it_run_it_in_three_terminals_and_go_on(shell):
+def test_install_it_run_it_in_three_terminals_and_resume(shell):
     text = with_free_ports("".join(f"{block}```\n" for block in blocks(README, "console")))
     install, receive, run, send = (block for block in text.split("```\n") if block and not block.startswith("$ make "))
     installing = shell(commands(install))

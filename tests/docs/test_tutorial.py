@@ -24,13 +24,14 @@ MIGRATE = (DOCS / "how-to" / "migrate.md").read_text()
 
 TEST_FILE = "# test_rooms.py\n"
 REPAIR = "# the repaired step\n"
+CHAINED = "# chained.py\n"
 
 
 def pieces(until=None):
     """Return the pieces of `rooms.py`, in order, up to a heading of the page; the repair comes after all of them."""
     page = TUTORIAL if until is None else TUTORIAL.partition(f"\n## {until}\n")[0]
     assert until is None or page != TUTORIAL, until
-    return [block for block in blocks(page, "python") if not block.startswith((TEST_FILE, REPAIR))]
+    return [block for block in blocks(page, "python") if not block.startswith((TEST_FILE, REPAIR, CHAINED))]
 
 
 def files_of_tests():
@@ -71,9 +72,9 @@ def a_day(rooms):
     return made
 
 
-def machida_options(first):
-    """Return the options of the page's first command that has the option `first`."""
-    return re.search(rf"^\$ machida --application-module rooms ({first} .*)$", TUTORIAL, re.MULTILINE)[1].split()
+def machida_options(first, module="rooms"):
+    """Return the options of the page's first command for the module that begins with the option `first`."""
+    return re.search(rf"^\$ machida --application-module {module} ({first} .*)$", TUTORIAL, re.MULTILINE)[1].split()
 
 
 def test_the_first_pipeline_makes_its_own_messages(tmp_path):
@@ -109,6 +110,30 @@ def test_the_state_reports_the_records_of_the_day(tmp_path, monkeypatch):
     assert by_room == rising(reports)
     assert shown_below("## State") == [by_room[room][-1] for room in ("hall", "kitchen")]
     assert f"there are {len(lines)} lines" in TUTORIAL
+
+
+def test_a_chained_pipeline_reports_the_same_records(tmp_path):
+    path = write_program(tmp_path)
+    [chained] = [block for block in blocks(TUTORIAL, "python") if block.startswith(CHAINED)]
+    (tmp_path / "chained.py").write_text(chained)
+    expected = rising(a_day(load(path)))
+    sink = Receiver()
+    options = machida_options("--out", "chained")
+    options[1] = sink.address
+    run = Machida("--application-module", "chained", *options, folder=tmp_path)
+    try:
+        run.wait_until_ready()
+        size = sum(len(line) + 1 for lines in expected.values() for line in lines)
+        run.wait_until(lambda: sink.size >= size, "the records of the day")
+        run.stop()
+        received = defaultdict(list)
+        for line in sink.everything().decode().splitlines():
+            received[line.partition(" ")[0]].append(line)
+        assert received == expected
+        assert f"the same {sum(map(len, expected.values()))} lines" in TUTORIAL
+    finally:
+        run.clean_up()
+        sink.clean_up()
 
 
 @pytest.mark.parametrize(("number", "until"), [(0, "Test it"), (1, None)], ids=["one pipeline", "two pipelines"])

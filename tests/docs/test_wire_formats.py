@@ -111,8 +111,9 @@ def test_every_field_of_a_dead_letter_is_on_the_page_and_no_other():
     )
     memory = testing.InMemory(builder.to_state_partition(count, dict, "totals", itself).build(), keep_errors=True)
     [letter] = memory.send(["missing"]).errors
-    # Those of an error that is kept in the file, that comes from several messages, and that was replayed.
-    further = {"id", "positions", "replay_of"}
+    # Those of an error that is kept in the file, that comes from several messages, from a source with partitions, and
+    # that was replayed.
+    further = {"id", "positions", "partition", "partitions", "replay_of"}
     assert names_in(section("## Dead letters")) == letter.keys() | further
 
 

@@ -113,26 +113,29 @@ class Blocks:
         return self.plan.layout.states[name[0]].level, self.plan.placement(name[0], self.partitions)(name[1])
 
     def commit(self):
-        """End the epoch; the tasks of the next one may run elsewhere."""
+        """End the epoch; the tasks go on."""
         changed = {}
         for stage, files in self.stages.values():
             self.letters += stage.end()
             changed.update(files.changed())
-            files.close()
+            files.begin_epoch()
         self.commits.commit(self.done, changed, {})
-        for stage, _ in self.stages.values():
-            stage.keep()
-        self.stages.clear()
 
     def crash(self):
-        """Let everything die that has not been committed, but for processes that live on with what they have."""
-        self.stages.clear()
+        """Let everything die that has not been committed; the next tasks may run in other processes."""
+        self.end_tasks()
         self.done = self.commits.block
         self.sent.clear()
         self.letters.clear()
 
+    def end_tasks(self):
+        for _, files in self.stages.values():
+            files.close()
+        self.stages.clear()
+
     def restart(self, **changes):
         """Go on as the next run of the application."""
+        self.end_tasks()
         self.sequence.close()
         return Blocks(self.plan, self.folder, workers=len(self.workers), **changes)
 

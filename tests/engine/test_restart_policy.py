@@ -90,7 +90,7 @@ def test_workers_that_keep_dying_end_the_run_after_some_tries(run, notices, fail
     assert notices[1::2] == ["The application has resumed."] * 2
 
 
-def test_the_tries_begin_anew_with_each_message_that_is_found_to_be_fatal(run):
+def test_the_tries_start_over_with_each_message_that_is_found_to_be_fatal(run):
     for found in range(10):
         assert all(run.wait(LOST[0], done=0, fatal_calls=calls(found)) for _ in range(4))
     # Those that are known already make no difference.
@@ -99,7 +99,7 @@ def test_the_tries_begin_anew_with_each_message_that_is_found_to_be_fatal(run):
         run.wait(LOST[0], done=1, fatal_calls=calls(10))
 
 
-def test_fatal_messages_are_told_when_they_are_found_and_too_many_end_the_run(run, notices):
+def test_fatal_messages_are_reported_when_they_are_found_and_too_many_end_the_run(run, notices):
     for found in range(1, 10):
         for _ in range(2):
             assert run.wait(LOST[0], done=0, fatal_calls=calls(found))
@@ -170,7 +170,7 @@ def test_where_something_was_learned_nothing_is_waited_for(run, monkeypatch, int
     assert not run.wait(LOST[0], done=1, learned=True)
 
 
-def test_what_keeps_outputs_from_being_recorded_is_told_once(run, notices):
+def test_what_keeps_outputs_from_being_recorded_is_reported_once(run, notices):
     for _ in range(3):
         run.hold_up("No space left on device")
     run.progress(1)

@@ -19,11 +19,16 @@ from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.ingress_feedback import ReportedProgress
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
+from wallaroo.engine.failure_kinds import Failure, Kind
+from wallaroo.engine.restart_policy import RestartPolicy
 from wallaroo.engine.run import Running, Stop
 from wallaroo.engine.transport.shuffle_format import BLOCK, Chunk, pack_share
 from wallaroo.engine.transport.task_channel import TaskChannel
+from wallaroo.errors import WallarooError
 from wallaroo.ingress.block_sequence import unpack_block
 from wallaroo.ingress.client import IngressClient
+from wallaroo.ingress.lanes import Lane
+from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.sequencer import FRAME
 from wallaroo.process_sockets import dial
 
@@ -70,6 +75,10 @@ class Life:
         number, length, _ = FRAME.unpack(self._frames.read(FRAME.size))
         return number, None if length < 0 else self._frames.read(length)
 
+    def is_closed(self):
+        """Wait until the ingress closes the line."""
+        return self._frames.read() == b""
+
     def compute_next(self):
         number, block = self.next()
         if block is None:
@@ -94,7 +103,7 @@ def test_a_stop_leaves_its_work_to_the_next_run_where_the_ingress_does_not_answe
     assert notice.startswith("What was in progress is left to the next run: ")
 
 
-def test_a_stop_ends_the_epoch_of_the_next_life_where_the_last_one_was_told(ingress, parts, monkeypatch):
+def test_a_stop_ends_the_epoch_of_the_next_attempt_where_the_last_one_was_to_end(ingress, parts, monkeypatch):
     monkeypatch.setattr(run, "_RETRY_SECONDS", 0.05)
     spark = SimpleNamespace(is_active=lambda: True)
     running = Running(None, (parts.commits, ingress.client, parts.egress, None, spark), None, print)
@@ -109,7 +118,7 @@ def test_a_stop_ends_the_epoch_of_the_next_life_where_the_last_one_was_told(ingr
             new.compute_next()
             new.compute_next()
             finish.join()
-    assert (parts.commits.block, parts.commits.ends) == (1, {"numbers": 1})
+    assert (parts.commits.block, parts.commits.ends) == (1, {Lane("numbers"): 1})
 
 
 def test_a_task_that_has_changed_much_has_the_ingress_end_the_epoch(ingress, parts):
@@ -125,11 +134,38 @@ def test_a_task_that_has_changed_much_has_the_ingress_end_the_epoch(ingress, par
         assert ingress.client.end_epoch(of=0) == 1
 
 
+def test_a_sequence_damaged_during_a_run_ends_it_with_the_reason(ingress, parts):
+    lost = Failure(Kind.INGRESS, "The process that accepts connections has closed the connection")
+    spark = SimpleNamespace(is_active=lambda: False, failure=lambda: lost, learned=False)
+    deaths = SimpleNamespace(fatal_calls=dict)
+    restarts = RestartPolicy(parts.home, [], threading.Event(), print)
+    running = Running(parts.home, (parts.commits, ingress.client, parts.egress, deaths, spark), restarts, print)
+    with closing(Life(ingress, parts, "one")) as life:
+        ingress.send([b"one"])
+        assert life.next()[0] == 0
+    (segment,) = (ingress.directory / "sequence").glob("*.sequence")
+    segment.write_bytes(segment.read_bytes()[:-1] + b"?")
+    with closing(Life(ingress, parts, "two")) as life:
+        # It gets nothing, like any further one, and senders do not notice.
+        assert life.is_closed()
+    ingress.send([b"two"])
+    assert ingress.wait_for_end(2) == 2
+    ingress.client.delivered(1)
+    assert ingress.notices.empty()
+    with pytest.raises(WallarooError) as caught:
+        running.keep_running()
+    assert str(caught.value).startswith(
+        f"The application cannot continue: Block 0 of the sequence in {ingress.directory / 'sequence'} is damaged or "
+        "missing. Restore the sequence from a copy, or continue with --skip-damaged:"
+    )
+    assert caught.value.exit_code == LogCorruptError.exit_code
+
+
 def test_a_run_leaves_what_all_its_parts_have_counted(ingress, parts):
     running = Running(parts.home, (parts.commits, ingress.client, parts.egress, None, None), None, print)
     with closing(Life(ingress, parts, "one")) as life:
         ingress.send([b"one", b"three"])
-        while life.ends.get(0, 0) < 2:
+        while life.ends.get(Lane(0), 0) < 2:
             life.compute_next()
         while parts.egress.metrics.messages_in["numbers"] < 2:
             time.sleep(0.005)

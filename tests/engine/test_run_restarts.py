@@ -32,6 +32,7 @@ from wallaroo.engine.transport.task_channel import ENOUGH, SAVED, TaskChannel, W
 from wallaroo.ingress import block_sequence as sequence_module
 from wallaroo.ingress import sequencer as sequencer_module
 from wallaroo.ingress.block_sequence import SequenceWriter
+from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.writer import LogWriter
 from wallaroo.ingress.sequencer import FRAME, ReaderChannel, Sequencer
@@ -191,7 +192,7 @@ class Run:
         self.sequence = SequenceWriter(folder / "sequence", ["p", REPLAYS])
         plan.sources, plan.inputs = self.sequence.names, inputs_in(folder, self.sequence.names)
         epoch_bytes = epoch_bytes or chance.choice([300, 1 << 30])
-        self.sequencer = Sequencer(self.sequence, epoch_seconds=600, epoch_bytes=epoch_bytes, on_cut_failed=_unexpected)
+        self.sequencer = Sequencer(self.sequence, epoch_seconds=600, epoch_bytes=epoch_bytes, notice=_unexpected)
         self.told, self.notices, self.handed_in = deque(), [], []
         self.commits = Commits(folder / "commit", folder / "states")
         self.home = Home(folder / "home")
@@ -202,7 +203,7 @@ class Run:
         )
         self.egress._connections = dict.fromkeys(self.egress._connections, self)
         self.past = self.life = Life(self)
-        self._sequence_from(self.sequence.ends.get(0, 0))
+        self._sequence_from(self.sequence.ends.get(Lane(0), 0))
 
     def _sequence_from(self, first):
         if first < self.log.end:
@@ -266,7 +267,7 @@ class Run:
 
     @property
     def _all_is_sequenced(self):
-        return not self.to_come and self.sequence.ends.get(0, 0) == self.log.end
+        return not self.to_come and self.sequence.ends.get(Lane(0), 0) == self.log.end
 
     @property
     def is_done(self):
@@ -291,8 +292,8 @@ EVENTS = {
 """What may come next, and how often."""
 
 
-def _unexpected(error):
-    raise error
+def _unexpected(text):
+    raise AssertionError(text)
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,7 @@ def by_address(lines):
     return found
 
 
-def test_each_attack_is_told_once(walkthrough):
+def test_each_attack_is_reported_once(walkthrough):
     times = {}
     for line in (EXAMPLES / "ddos" / "requests.txt").read_text().splitlines():
         time, address, *_ = line.split(" ")

@@ -126,7 +126,7 @@ def test_a_child_that_dies_is_noticed_while_it_is_waited_for(tmp_path):
     assert caught.value.child.output() == "no luck\n"
 
 
-def test_a_child_that_must_be_killed_leaves_nothing_behind(tmp_path):
+def test_a_child_that_must_be_killed_leaves_nothing_running(tmp_path):
     process = child(
         tmp_path,
         "import signal, subprocess, sys, time\n"

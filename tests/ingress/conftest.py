@@ -16,6 +16,7 @@ import pytest
 import wallaroo
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig, endpoint_of
+from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import SEGMENT_BYTES, LogReader
 from wallaroo.ingress.process import IngressProcess
@@ -126,7 +127,7 @@ class Ingress:
         return wait_for_end(self.client, name, end)
 
     def commit(self, end, name="numbers"):
-        self.client.committed(0, {name: end})
+        self.client.committed(0, {Lane(name): end})
 
     def log_bytes(self, name="numbers"):
         """Return what the files of a log take on the disk; some may go while they are looked at."""

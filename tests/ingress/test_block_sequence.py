@@ -1,6 +1,9 @@
 """The sequence of blocks: one order, that survives whatever dies."""
 
+import json
+import struct
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -16,10 +19,12 @@ from wallaroo.ingress.block_sequence import (
     truncate_at,
     unpack_block,
 )
+from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.log.format import LogCorruptError
 
 _NUMBER = st.integers(0, 2**64 - 1)
-_RANGES = st.lists(st.builds(Range, st.integers(0, 2**16 - 1), _NUMBER, _NUMBER), max_size=20).map(tuple)
+_SHORT = st.integers(0, 2**16 - 1)
+_RANGES = st.lists(st.builds(Range, _SHORT, _NUMBER, _NUMBER, _SHORT), max_size=20).map(tuple)
 
 
 def _filled(folder: Path, number: int = 10) -> SequenceWriter:
@@ -46,7 +51,7 @@ def test_blocks_are_numbered_and_read_again_by_the_next_process(tmp_path: Path) 
         SequencedBlock(8, 8, 10, (Range(0, 8, 10),)),
         SequencedBlock(9, 9, 10, (Range(1, 9, 11),)),
     ]
-    assert again.ends == {0: 10, 1: 11}
+    assert again.ends == {Lane(0): 10, Lane(1): 11}
     assert again.append(3, 4).number == 10
 
 
@@ -100,7 +105,7 @@ def test_segments_roll_over_and_go_when_nobody_needs_them(tmp_path: Path, monkey
         _numbers(writer, 0)
     writer.close()
     again = SequenceWriter(tmp_path, ["words", "orders"])
-    assert (again.end, again.ends) == (40, {0: 40, 1: 41})
+    assert (again.end, again.ends) == (40, {Lane(0): 40, Lane(1): 41})
 
 
 def test_no_number_is_given_twice_after_a_power_failure(tmp_path: Path) -> None:
@@ -111,7 +116,7 @@ def test_no_number_is_given_twice_after_a_power_failure(tmp_path: Path) -> None:
     assert [len(block.ranges) for block in again.read_from(9)] == [1, 0, 0, 0, 0, 0]
 
 
-def test_damage_in_the_middle_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_in_the_middle_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_sequence, "SEGMENT_BYTES", 200)
     writer = _filled(tmp_path, 40)
     file = sorted(tmp_path.glob("*.sequence"))[1]
@@ -128,7 +133,7 @@ def test_damage_in_the_middle_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [block.number for block in whole] == list(range(len(whole)))
     assert 0 < len(whole) < 40
     # The messages of what was cut off are to get other blocks.
-    assert again.ends == {each.source: each.end for block in whole for each in block.ranges}
+    assert again.ends == {Lane(each.source): each.end for block in whole for each in block.ranges}
     assert again.append(0, 1).number == 40
     assert skip_damaged_blocks(tmp_path) == []
     assert file.name in {path.name for path in (tmp_path / "damaged").iterdir()}
@@ -167,7 +172,7 @@ def test_blocks_that_nobody_has_seen_can_be_taken_back(
     truncate_at(tmp_path, number)
     again = SequenceWriter(tmp_path, ["words", "orders"])
     assert (again.end, again.dropped, _numbers(again, 0)) == (number, [], list(range(number)))
-    assert again.ends == {each.source: each.end for block in again.read_from(0) for each in block.ranges}
+    assert again.ends == {Lane(each.source): each.end for block in again.read_from(0) for each in block.ranges}
     assert again.append(0, 1).number == number
 
 
@@ -202,3 +207,48 @@ def test_a_segment_that_could_not_be_begun_leaves_nothing(tmp_path: Path, monkey
     end = writer.append(0, 1).number
     writer.close()
     assert SequenceWriter(tmp_path, ["words"]).end == end + 1
+
+
+def test_each_lane_has_an_end_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_sequence, "SEGMENT_BYTES", 200)
+    writer = SequenceWriter(tmp_path, ["words", "orders"])
+    writer.append(0, 1, (Range(1, 7, 9, lane=2), Range(1, 100, 103), Range(0, 0, 4)))
+    for at in range(20):
+        writer.append(0, 1, (Range(1, 200 + at, 201 + at, lane=65535),))
+    writer.close()
+    assert len(segment_firsts(tmp_path)) > 1
+    expected = {Lane(1, 2): 9, Lane(1, 0): 103, Lane(0, 0): 4, Lane(1, 65535): 220}
+    assert SequenceWriter(tmp_path, ["words", "orders"]).ends == expected
+
+
+def _of_the_first_format(folder: Path, first: int, ends: dict[int, int], blocks: list[SequencedBlock]) -> None:
+    """Write a segment as it was before there were lanes: without them, and without the name of the format."""
+    records = []
+    for block in blocks:
+        head = struct.pack("<QQIH", block.number, block.time_ns, block.size, len(block.ranges))
+        record = head + b"".join(struct.pack("<HQQ", each.source, each.first, each.end) for each in block.ranges)
+        records.append(record + struct.pack("<I", crc32(record)))
+    opening = json.dumps({"ends": {str(source): end for source, end in ends.items()}}).encode() + b"\n"
+    (folder / f"{first:020d}.sequence").write_bytes(opening + b"".join(records))
+
+
+@pytest.mark.parametrize("last", [0, 3])
+def test_segments_of_an_earlier_version_are_read_and_followed_by_others(tmp_path: Path, last: int) -> None:
+    blocks = [
+        SequencedBlock(at, at, 10, (Range(at % 2, at, at + 2), Range(0, at + 2, at + 3))) for at in range(8 + last)
+    ]
+    (tmp_path / "sources.json").write_text('["words", "orders"]')
+    _of_the_first_format(tmp_path, 0, {}, blocks[:8])
+    ends = {each.source: each.end for block in blocks[:8] for each in block.ranges}
+    _of_the_first_format(tmp_path, 8, ends, blocks[8:])
+    writer = SequenceWriter(tmp_path, ["words", "orders"])
+    assert (writer.end, writer.dropped, list(writer.read_from(0))) == (8 + last, [], blocks)
+    assert writer.ends == {Lane(each.source): each.end for block in blocks for each in block.ranges}
+    blocks.append(writer.append(1, 2, (Range(1, 50, 60, lane=4),)))
+    writer.close()
+    again = SequenceWriter(tmp_path, ["words", "orders"])
+    assert list(again.read_from(0)) == blocks
+    assert again.ends[Lane(1, 4)] == 60
+    assert segment_firsts(tmp_path) == [0, 8] if last == 0 else [0, 8, 11]
+    truncate_at(tmp_path, 5)
+    assert _numbers(SequenceWriter(tmp_path, ["words", "orders"]), 0) == list(range(5))

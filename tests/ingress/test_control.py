@@ -18,6 +18,7 @@ from wallaroo.connectors.base import StoppedError
 from wallaroo.connectors.tcp.source_connection import READ_BYTES
 from wallaroo.engine.delivery.ingress_feedback import ReportedProgress
 from wallaroo.ingress.client import IngressClient
+from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.log import LogReader
 from wallaroo.ingress.log.format import RECORD_SIZE, segment_starts
 
@@ -41,7 +42,7 @@ def in_background(function, *args):
     return result
 
 
-def test_commit_deletes_segments_and_status_tells(make_ingress):
+def test_commit_deletes_segments_and_status_shows_it(make_ingress):
     ingress = make_ingress(segment_bytes=100)
     with ingress.connect() as connection:
         for number in range(1, 11):
@@ -56,7 +57,7 @@ def test_commit_deletes_segments_and_status_tells(make_ingress):
             "total_messages": 10,
             "total_bytes": 500,
         }
-        ingress.client.committed(0, {"numbers": 7, "of an older version": 5})
+        ingress.client.committed(0, {Lane("numbers"): 7, Lane("of an older version"): 5})
         status = ingress.client.status()["numbers"]
     assert (status["start"], status["end"], status["backlog_bytes"]) == (6, 10, 150)
     assert segment_starts(ingress.log()) == [6, 8]

@@ -128,7 +128,7 @@ def test_messages_without_header():
     ("length", "words"),
     [(-1, "negative message length, -1"), (101, "message length of 101 bytes, more than the 100")],
 )
-def test_a_bad_length_is_told_and_what_came_before_is_kept(decoder, length, words):
+def test_a_bad_length_is_reported_and_what_came_before_is_kept(decoder, length, words):
     framer = Framer(decoder(), max_message_size=100)
     bad = frames([b"one", b"two"]) + struct.pack(">i", length) + b"rest"
     with pytest.raises(FramingError, match=words) as caught:
@@ -146,7 +146,7 @@ def test_a_bad_length_is_told_and_what_came_before_is_kept(decoder, length, word
         (True, "not an int"),
     ],
 )
-def test_a_length_that_is_no_int_is_told(result, words):
+def test_a_length_that_is_no_int_is_reported(result, words):
     decoder = ClassDecoder()
     decoder.payload_length = lambda bs: result
     with pytest.raises(FramingError, match=words):
@@ -162,7 +162,7 @@ def test_a_length_that_is_no_int_is_told(result, words):
         (-1, 5000, "negative message length, -2**16609"),
     ],
 )
-def test_an_enormous_length_is_told_in_a_few_words(sign, zeros, words):
+def test_an_enormous_length_is_reported_briefly(sign, zeros, words):
     decoder = ClassDecoder()
     decoder.payload_length = lambda bs: sign * 10**zeros
     with pytest.raises(FramingError) as caught:
@@ -170,7 +170,7 @@ def test_an_enormous_length_is_told_in_a_few_words(sign, zeros, words):
     assert words in caught.value.reason
 
 
-def test_a_decoder_that_raises_is_told():
+def test_a_decoder_that_raises_is_reported():
     decoder = ClassDecoder()
     decoder.payload_length = int
     with pytest.raises(FramingError, match=r"payload_length\(\) raised ValueError: invalid literal") as caught:
@@ -198,7 +198,7 @@ def test_a_decoder_without_header_and_length_does_not_loop_for_ever():
 
 
 @pytest.mark.parametrize("result", [-1, "4", None])
-def test_a_bad_header_length_is_told_at_once(result):
+def test_a_bad_header_length_is_reported_at_once(result):
     decoder = ClassDecoder()
     decoder.header_length = lambda: result
     with pytest.raises(FramingError, match=r"header_length\(\) returned"):
@@ -385,14 +385,14 @@ def test_whatever_a_decoder_does_only_framing_errors_come_out_in_one_line(header
 
 
 @given(st.one_of(st.integers(max_value=-1), st.booleans(), st.floats(), st.none(), st.text(), st.just(Unprintable())))
-def test_a_header_length_that_is_none_is_told(result):
+def test_a_header_length_that_is_none_is_reported(result):
     decoder = ClassDecoder()
     decoder.header_length = lambda: result
     with pytest.raises(FramingError, match=r"header_length\(\) returned"):
         Framer(decoder)
 
 
-def test_a_header_length_that_raises_is_told():
+def test_a_header_length_that_raises_is_reported():
     decoder = ClassDecoder()
     decoder.header_length = {}.popitem
     with pytest.raises(FramingError, match=r"header_length\(\) raised KeyError: .*empty"):

@@ -55,7 +55,7 @@ def test_every_split_gives_the_same_lines():
         assert (framer.pending, framer.finish()) == (0, [])
 
 
-def test_a_line_that_is_too_long_is_told_and_what_came_before_is_kept():
+def test_a_line_that_is_too_long_is_reported_and_what_came_before_is_kept():
     for rest in (b"x" * 101, b"x" * 101 + b"\nmore\n"):
         with pytest.raises(FramingError, match=r"a line has 101 bytes or more, and 100 bytes? are accepted") as caught:
             LineFramer(100).feed(b"one\ntwo\n" + rest)
@@ -84,7 +84,7 @@ def test_the_decoder_says_which_framing_it_is():
     assert isinstance(framer_for(with_header), Framer)
 
 
-def test_a_framing_that_raises_is_told():
+def test_a_framing_that_raises_is_reported():
     class Odd:
         def framing(self):
             sys.exit("no")

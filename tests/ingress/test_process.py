@@ -83,7 +83,7 @@ def test_a_bad_frame_closes_only_its_connection(make_ingress):
     assert ingress.messages() == [b"before", b"fine", b"after"]
 
 
-def test_a_connection_closed_inside_a_message_is_told(make_ingress):
+def test_a_connection_closed_inside_a_message_is_reported(make_ingress):
     ingress = make_ingress()
     with ingress.connect() as connection:
         connection.sendall(frame(b"whole") + frame(b"half of it")[:-3])
@@ -129,7 +129,7 @@ def test_a_decoder_from_a_module_is_found_on_the_module_path(make_ingress, tmp_p
     assert ingress.messages() == [b"abc", b""]
 
 
-def test_a_program_that_cannot_be_built_is_told(make_ingress, tmp_path, monkeypatch):
+def test_a_program_that_cannot_be_built_is_reported(make_ingress, tmp_path, monkeypatch):
     (tmp_path / "gone_codecs.py").write_text("class Gone: pass")
     monkeypatch.syspath_prepend(tmp_path)
     import gone_codecs  # noqa: PLC0415
@@ -142,7 +142,7 @@ def test_a_program_that_cannot_be_built_is_told(make_ingress, tmp_path, monkeypa
     assert "No module named 'gone_codecs'" in text
 
 
-def test_a_decoder_that_cannot_frame_is_told_at_the_start(make_ingress):
+def test_a_decoder_that_cannot_frame_is_reported_at_the_start(make_ingress):
     class Decoder:
         def header_length(self):
             return "four"
@@ -154,7 +154,7 @@ def test_a_decoder_that_cannot_frame_is_told_at_the_start(make_ingress):
         make_ingress(decoder=Decoder())
 
 
-def test_a_port_in_use_is_told_in_plain_words(make_ingress):
+def test_a_port_in_use_is_reported_clearly(make_ingress):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(WallarooError) as caught:
@@ -165,7 +165,7 @@ def test_a_port_in_use_is_told_in_plain_words(make_ingress):
     )
 
 
-def test_a_killed_process_is_started_again_and_the_log_goes_on(make_ingress):
+def test_a_killed_process_is_started_again_and_the_log_continues(make_ingress):
     ingress = make_ingress()
     ingress.send([b"%d" % number for number in range(1000)])
     ingress.wait_for_end(1000)
@@ -202,7 +202,7 @@ def test_a_kill_in_the_middle_of_traffic_leaves_whole_messages_in_order(make_ing
     assert ingress.messages() == [b"%d" % number for number in range(end)]
 
 
-def test_a_process_that_cannot_start_again_is_told_once_and_tried_until_it_can(make_ingress):
+def test_a_process_that_cannot_start_again_is_reported_once_and_tried_until_it_can(make_ingress):
     ingress = make_ingress()
     blocked = ingress.log().with_name("moved")
     ingress.log().rename(blocked)

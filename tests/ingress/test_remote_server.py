@@ -112,7 +112,7 @@ def test_whoever_does_not_want_the_rest_of_a_range_gets_the_next_one_whole(ingre
     assert len(everything(messages.read("numbers", 0, 100))) == 100
 
 
-def test_a_range_goes_on_at_the_same_address_after_the_ingress_was_killed(ingress, messages, address):
+def test_a_range_continues_at_the_same_address_after_the_ingress_was_killed(ingress, messages, address):
     sent = [os.urandom(1 << 16) for _ in range(400)]
     ingress.send(sent)
     ingress.wait_for_end(400)
@@ -165,7 +165,7 @@ def test_without_the_token_or_sense_the_connection_is_closed(ingress, dial, line
 
 @pytest.mark.parametrize("op", ["drain", "commit", "committed", "delivered", "end epoch", "tick", "status", "wait"])
 def test_nothing_else_can_be_asked_for(ingress, dial, op):
-    assert is_closed(dial(line_of(op=op, token=TOKEN, offsets={"numbers": 1}, block=1, known={}, timeout=0)))
+    assert is_closed(dial(line_of(op=op, token=TOKEN, ends=[("numbers", 0, 1)], block=1, known={}, timeout=0)))
     ingress.send([b"x"])
     assert ingress.wait_for_end(1) == 1
 

@@ -1,6 +1,7 @@
 """The sequencer: who gets which block when, and when an epoch ends."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -63,9 +64,9 @@ def _joined(sequencer: Sequencer, number: int, start: int = 0, attempt: str = "o
 def _run(folder: Path, test: Callable[[Sequencer], Awaitable[None]], epoch_seconds: float = 600.0) -> None:
     async def run() -> None:
         sequence = SequenceWriter(folder, ["a", "b"])
-        failed: list[OSError] = []
-        await test(Sequencer(sequence, epoch_seconds=epoch_seconds, on_cut_failed=failed.append))
-        assert not failed
+        notices: list[str] = []
+        await test(Sequencer(sequence, epoch_seconds=epoch_seconds, notice=notices.append))
+        assert not notices
         sequence.close()
 
     asyncio.run(run())
@@ -77,7 +78,7 @@ async def _until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-def test_what_comes_while_nothing_is_under_way_goes_out_in_a_moment(tmp_path: Path) -> None:
+def test_what_arrives_while_nothing_is_in_progress_is_handed_out_at_once(tmp_path: Path) -> None:
     async def test(sequencer: Sequencer) -> None:
         [reader] = _joined(sequencer, 1)
         sequencer.appended(0, 0, 3, 30)
@@ -142,7 +143,7 @@ def test_a_message_larger_than_the_window_goes_alone(tmp_path: Path) -> None:
     _run(tmp_path, test)
 
 
-def test_small_blocks_wait_and_grow_while_enough_are_under_way(tmp_path: Path) -> None:
+def test_small_blocks_wait_and_grow_while_enough_are_in_progress(tmp_path: Path) -> None:
     async def test(sequencer: Sequencer) -> None:
         [reader] = _joined(sequencer, 1)
         at = 0
@@ -163,7 +164,7 @@ def test_small_blocks_wait_and_grow_while_enough_are_under_way(tmp_path: Path) -
     _run(tmp_path, test)
 
 
-def test_an_epoch_ends_for_all_readers_in_front_of_the_same_block_and_goes_on_there(tmp_path: Path) -> None:
+def test_an_epoch_ends_for_all_readers_before_the_same_block_and_the_next_one_starts_there(tmp_path: Path) -> None:
     async def test(sequencer: Sequencer) -> None:
         readers = _joined(sequencer, 2)
         for at in range(5):
@@ -335,7 +336,7 @@ def test_what_is_read_again_later_does_not_need_the_files_of_what_was_read_befor
 
 def test_after_a_stop_it_is_known_what_was_cut_ahead_and_never_handed_out(tmp_path: Path) -> None:
     async def test() -> None:
-        sequencer = Sequencer(SequenceWriter(tmp_path, ["a"]), epoch_seconds=60, on_cut_failed=_unexpected)
+        sequencer = Sequencer(SequenceWriter(tmp_path, ["a"]), epoch_seconds=60, notice=_unexpected)
         [reader] = _joined(sequencer, 1)
         for at in range(50):
             sequencer.appended(0, at, at + 1, WINDOW_BYTES // 4)
@@ -348,7 +349,7 @@ def test_after_a_stop_it_is_known_what_was_cut_ahead_and_never_handed_out(tmp_pa
         assert sequence.unseen == 6 < sequence.end
         # As long as it runs, nobody can tell: it may be killed.
         assert first_unseen(tmp_path) > sequence.end
-        Sequencer(sequence, epoch_seconds=60, on_cut_failed=_unexpected).close()
+        Sequencer(sequence, epoch_seconds=60, notice=_unexpected).close()
         assert first_unseen(tmp_path) == sequence.unseen
 
     asyncio.run(test())
@@ -387,7 +388,7 @@ def test_sources_hear_how_far_their_messages_are_delivered(tmp_path: Path) -> No
     async def test() -> None:
         heard: list[Range] = []
         sequence = SequenceWriter(tmp_path, ["words", "orders"])
-        sequencer = Sequencer(sequence, epoch_seconds=60, on_cut_failed=_unexpected, on_delivered=heard.append)
+        sequencer = Sequencer(sequence, epoch_seconds=60, notice=_unexpected, on_delivered=heard.append)
         _joined(sequencer, 1)
         for at in range(3):
             sequencer.appended(at % 2, at, at + 1, BLOCK_BYTES)
@@ -398,31 +399,122 @@ def test_sources_hear_how_far_their_messages_are_delivered(tmp_path: Path) -> No
     asyncio.run(test())
 
 
-def _unexpected(error: OSError) -> None:
-    raise error
+def _unexpected(text: str) -> None:
+    raise AssertionError(text)
 
 
-def test_a_block_that_could_not_be_written_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_that_could_not_be_written_is_tried_again_and_reported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sequencer_module, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(sequencer_module, "QUIET_SECONDS", 0.01)
     full = [True]
+    tried = []
 
     class Writer(SequenceWriter):
         def append(self, time_ns: int, size: int, ranges: tuple[Range, ...] = ()) -> SequencedBlock:
+            tried.append(size)
             if full[0]:
                 raise OSError(28, "No space left on device")
             return super().append(time_ns, size, ranges)
 
     async def test() -> None:
-        failures: list[OSError] = []
-        sequencer = Sequencer(Writer(tmp_path, ["words"]), epoch_seconds=60, on_cut_failed=failures.append)
+        notices: list[str] = []
+        sequencer = Sequencer(Writer(tmp_path, ["words"]), epoch_seconds=60, notice=notices.append)
         [reader] = _joined(sequencer, 1)
-        sequencer.appended(0, 0, 1, BLOCK_BYTES)
+        for at in range(500):
+            sequencer.appended(0, at, at + 1, BLOCK_BYTES // 500)
         sequencer.tick()
-        await _until(lambda: len(failures) > 3)
+        await _until(lambda: len(tried) > 3)
         assert reader.numbers == []
+        assert notices == ["The sequence of blocks cannot be written: No space left on device. It is retried."]
         full[0] = False
-        await _until(lambda: len(reader.numbers) >= 1)
-        assert reader.blocks[0].ranges == (Range(0, 0, 1),)
+        await _until(lambda: len(notices) > 1)
+        assert reader.blocks[0].ranges == (Range(0, 0, 500),)
+        assert notices[1:] == ["The sequence of blocks can be written again."]
+        sequencer.close()
+
+    asyncio.run(test())
+
+
+def test_a_sequence_that_cannot_be_forced_to_the_disk_has_its_own_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sequencer_module, "SYNC_SECONDS", 0.01)
+    monkeypatch.setattr(sequencer_module, "QUIET_SECONDS", 0.01)
+    tried = []
+
+    def failing(file: int) -> None:
+        tried.append(file)
+        raise OSError(5, "Input/output error")
+
+    async def test() -> None:
+        notices: list[str] = []
+        sequencer = Sequencer(SequenceWriter(tmp_path, ["words"]), epoch_seconds=60, notice=notices.append)
+        syncing = asyncio.create_task(sequencer.keep_on_disk())
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", failing)
+            sequencer.tick()
+            await _until(lambda: len(tried) > 3)
+        await _until(lambda: len(notices) > 1)
+        syncing.cancel()
+        sequencer.close()
+        assert notices[0].startswith("The sequence of blocks could not be synced to the disk: Input/output error.")
+        assert notices[1:] == ["The sequence of blocks is synced to the disk again."]
+
+    asyncio.run(test())
+
+
+def _only_segment(folder: Path) -> Path:
+    (segment,) = folder.glob("*.sequence")
+    return segment
+
+
+def _flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [_flip_a_bit, Path.unlink])
+def test_a_sequence_damaged_during_a_run_ends_the_attempt_and_senders_do_not_notice(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    async def test(sequencer: Sequencer) -> None:
+        readers = _joined(sequencer, 2)
+        for at in range(4):
+            sequencer.appended(0, at, at + 1, BLOCK_BYTES)
+        assert sequencer.damage is None
+        damage(_only_segment(tmp_path))
+        # A worker is lost, and the query is started again.
+        sequencer.left(0, readers[0].line)
+        for attempt in ("two", "three"):
+            readers = _joined(sequencer, 2, attempt=attempt)
+            assert [reader.closed for reader in readers] == [True, True]
+            assert "of the sequence in" in str(sequencer.damage)
+            assert "--skip-damaged" in str(sequencer.damage)
+            assert sequencer.end_epoch() is None
+            sequencer.appended(0, 4, 5, BLOCK_BYTES)
+            sequencer.delivered(2)
+
+    _run(tmp_path, test)
+
+
+def test_a_sequence_that_cannot_be_read_for_a_moment_ends_the_attempt_only(tmp_path: Path) -> None:
+    async def test() -> None:
+        notices: list[str] = []
+        sequencer = Sequencer(SequenceWriter(tmp_path, ["words"]), epoch_seconds=60, notice=notices.append)
+        sequencer.tick()
+        segment = _only_segment(tmp_path)
+        segment.rename(tmp_path / "aside")
+        segment.mkdir()
+        [reader] = _joined(sequencer, 1)
+        assert (reader.closed, sequencer.damage) == (True, None)
+        assert notices == ["The sequence of blocks cannot be read: Is a directory. It is retried."]
+        segment.rmdir()
+        (tmp_path / "aside").rename(segment)
+        [reader] = _joined(sequencer, 1, attempt="two")
+        assert reader.numbers == [0]
         sequencer.close()
 
     asyncio.run(test())

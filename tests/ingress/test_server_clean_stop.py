@@ -51,7 +51,7 @@ def wait_for(path):
         time.sleep(0.01)
 
 
-def test_a_stream_that_was_ended_and_accepted_is_closed_in_good_order(make_ingress):
+def test_a_stream_that_was_ended_and_accepted_is_closed_cleanly(make_ingress):
     ingress = make_ingress()
     with ingress.connect() as connection:
         connection.sendall(frame(b"x") * 1000)
@@ -60,7 +60,7 @@ def test_a_stream_that_was_ended_and_accepted_is_closed_in_good_order(make_ingre
 
 
 @pytest.mark.parametrize("half", [frame(b"half a message")[:-1], frame(b"half a header")[:3]])
-def test_a_stream_that_ends_inside_a_message_is_not_closed_in_good_order(make_ingress, half):
+def test_a_stream_that_ends_inside_a_message_is_not_closed_cleanly(make_ingress, half):
     ingress = make_ingress()
     with ingress.connect() as connection:
         connection.sendall(frame(b"whole") + half)
@@ -83,7 +83,7 @@ def test_a_kill_between_reading_and_writing_is_not_taken_for_acceptance(make_ing
     assert ingress.messages() == []
 
 
-def test_a_drain_ends_in_good_order_only_what_the_senders_have_ended(make_ingress, tmp_path):
+def test_a_drain_ends_cleanly_only_what_the_senders_have_ended(make_ingress, tmp_path):
     gate = tmp_path / "gate"
     ingress = make_ingress(decoder=waiting_decoder(gate))
     with (
@@ -119,7 +119,7 @@ def test_what_cannot_be_framed_is_not_taken_for_acceptance(make_ingress):
     assert ingress.messages() == [b"fine"]
 
 
-def test_when_the_parent_dies_no_sender_is_told_that_what_is_missing_was_accepted(make_ingress, capfd):
+def test_when_the_parent_dies_no_sender_takes_what_is_missing_for_accepted(make_ingress, capfd):
     ingress = make_ingress()
     accepted = []
     over = threading.Event()

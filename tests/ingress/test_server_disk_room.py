@@ -209,7 +209,7 @@ def test_too_few_files_to_force_a_log_to_the_disk_leave_none_open(tmp_path, monk
         assert writer.unsynced() is None
 
 
-def test_a_log_that_cannot_be_forced_to_the_disk_is_told_whenever_it_begins(config, monkeypatch):
+def test_a_log_that_cannot_be_forced_to_the_disk_is_reported_whenever_it_begins(config, monkeypatch):
     monkeypatch.setattr(logged_module, "SYNC_SECONDS", 0.01)
     monkeypatch.setattr(logged_module, "QUIET_SECONDS", 0.01)
     fsync = os.fsync

@@ -172,7 +172,7 @@ def filled(connection, flood):
             piece = piece[taken:]
 
 
-def test_a_connection_too_many_is_closed_and_the_others_go_on(make_ingress, connections):
+def test_a_connection_too_many_is_closed_and_the_others_continue(make_ingress, connections):
     ingress = make_ingress(max_connections=3, names=("numbers", "others"))
     connections += [ingress.connect() for _ in range(3)]
     for connection in connections:
@@ -229,7 +229,7 @@ def test_many_bad_connections_are_summed_up(make_ingress):
     assert ingress.messages() == [b"ok"] * number + [b"goes on"]
 
 
-def test_without_free_files_new_connections_wait_and_open_ones_go_on(make_ingress):
+def test_without_free_files_new_connections_wait_and_open_ones_continue(make_ingress):
     ingress = make_ingress()
     pid = ingress.process.pid
     with ingress.connect() as first:
@@ -281,14 +281,14 @@ def test_fewer_connections_where_fewer_files_may_be_open(tmp_path, files, wanted
     assert said.count("\n") == bool(told)
 
 
-def test_who_reaches_the_limit_is_told_what_limits_it():
+def test_the_message_at_the_limit_says_which_limit_it_is():
     assert (
         "this process may have 700 files open: raise that with ulimit -n"
         in Limits(open_files=700).why_no_more_connections
     )
 
 
-def test_a_log_that_is_over_its_limit_at_the_start_is_told_and_holds_senders_back(make_ingress):
+def test_a_log_that_is_over_its_limit_at_the_start_is_reported_and_holds_senders_back(make_ingress):
     ingress = make_ingress()
     ingress.send([bytes(500)] * 100)
     ingress.wait_for_end(100)

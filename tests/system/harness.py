@@ -20,7 +20,8 @@ from pathlib import Path
 import psutil
 
 from wallaroo.engine.directory.home import Home
-from wallaroo.ingress.block_sequence import _records, segment_firsts
+from wallaroo.ingress.block_sequence import Segment, segment_firsts
+from wallaroo.ingress.lanes import Lane
 
 from ..ports import free_port  # noqa: TID252 - tests are not installed
 from ..processes import LEFT_SECONDS, PATIENCE, Process, is_alive  # noqa: TID252
@@ -256,10 +257,9 @@ def messages_after_blocks(home, pipeline):
     with contextlib.suppress(FileNotFoundError):
         number = json.loads((folder / "sources.json").read_text()).index(pipeline)
         for path in sorted(folder.glob("*.sequence")):
-            data = path.read_bytes()
-            opening, _, _ = data.partition(b"\n")
-            taken = json.loads(opening or "{}").get("ends", {}).get(str(number), 0)
-            for block, _ in _records(data, len(opening) + 1):
+            segment = Segment(path)
+            taken = segment.ends.get(Lane(number), 0)
+            for block, _ in segment.records():
                 taken = max([taken, *(each.end for each in block.ranges if each.source == number)])
                 found[block.number] = taken
     return found
@@ -273,8 +273,7 @@ def messages_planned(home, pipeline):
 def is_committed(home):
     """Tell whether all blocks so far are committed, with their states."""
     path = home / "sequence" / f"{segment_firsts(home / 'sequence')[-1]:020d}.sequence"
-    data = path.read_bytes()
-    numbers = [block.number for block, _ in _records(data, data.index(b"\n") + 1)]
+    numbers = [block.number for block, _ in Segment(path).records()]
     commit = home / "commit.json"
     return commit.exists() and bool(numbers) and json.loads(commit.read_text())["block"] > numbers[-1]
 

@@ -50,7 +50,7 @@ def received(data):
 
 
 @pytest.mark.timeout(900)
-def test_states_go_on_through_changes_and_begin_anew_after_a_reset(machida, receiver, tmp_path):
+def test_states_survive_changes_and_start_empty_after_a_reset(machida, receiver, tmp_path):
     choose = random.Random(4)
     batches = [[choose.choice("abcdefgh") * choose.randrange(1, 9) for _ in range(400)] for _ in range(9)]
     expected = Editions()

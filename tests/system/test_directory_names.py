@@ -83,7 +83,7 @@ def names(folder):
 
 
 @pytest.mark.timeout(900)
-def test_state_goes_on_whatever_the_folders_are_called(machida, receiver, place):
+def test_state_is_kept_whatever_the_folders_are_called(machida, receiver, place):
     sink, answers = receiver(), Answers()
     code, cache = place / "code" / UNICODE, place / "cache" / UNICODE
     code.mkdir(parents=True)

@@ -130,7 +130,7 @@ def test_other_users_reach_none_of_sparks_ports(application):
         r"^\S+ -P -m wallaroo\.ingress$",
     ],
 )
-def test_the_application_goes_on_without_a_process_that_was_killed(application, process):
+def test_the_application_continues_without_a_process_that_was_killed(application, process):
     application.answers()
     killed = application.processes(process)
     assert killed

@@ -63,7 +63,7 @@ def flip_a_bit(path, position):
 
 
 @pytest.mark.timeout(900)
-def test_what_a_power_failure_or_a_bad_disk_has_damaged_is_found_and_told(machida, receiver, tmp_path):
+def test_what_a_power_failure_or_a_bad_disk_has_damaged_is_found_and_reported(machida, receiver, tmp_path):
     app = Sequences(machida, receiver, tmp_path)
     run = app.start()
     first = app.messages.stream(["a", "b", "c"], 3000)
@@ -119,7 +119,7 @@ def test_what_a_power_failure_or_a_bad_disk_has_damaged_is_found_and_told(machid
 
 
 @pytest.mark.timeout(600)
-def test_a_sequence_that_is_lost_after_a_crash_is_told_and_can_be_made_again(machida, receiver, tmp_path):
+def test_a_sequence_that_is_lost_after_a_crash_is_reported_and_can_be_made_again(machida, receiver, tmp_path):
     app = Sequences(machida, receiver, tmp_path)
     run = app.start()
     first = app.messages.stream(["a", "b", "c"], 300)

@@ -66,7 +66,7 @@ def app(tmp_path):
 
 
 @pytest.mark.timeout(900)
-def test_the_application_goes_on_without_them(machida, receiver, tmp_path, app):
+def test_the_application_continues_without_them(machida, receiver, tmp_path, app):
     home, sink = tmp_path / "home", receiver()
 
     def start(*options, to=sink):

@@ -20,7 +20,7 @@ def test_the_directory_does_not_grow_with_the_epochs(machida, receiver, tmp_path
     home = tmp_path / "home"
     sink = receiver()
     arguments = ["--in", "127.0.0.1:0", "--out", sink.address, "--resilience-dir", home, "--worker-count", "2"]
-    arguments += ["--time-between-checkpoints", "200ms"]
+    arguments += ["--time-between-checkpoints", "100ms"]
     run = machida("--application-module", "word_count", *arguments).wait_until_ready()
     address = run.address("Split and Count")
     size = 0

@@ -5,7 +5,7 @@ from collections import defaultdict
 from .harness import send
 
 
-def test_a_generator_and_a_sender_share_states_and_both_go_on_after_a_stop(machida, receiver, tmp_path):
+def test_a_generator_and_a_sender_share_states_and_both_continue_after_a_stop(machida, receiver, tmp_path):
     sink = receiver()
     command = ["--application-module", "later_generations", "--in", "main@127.0.0.1:0", "--out", sink.address]
     run = machida(*command, "--resilience-dir", tmp_path / "home").wait_until_ready()

@@ -71,7 +71,7 @@ def test_locks_files_loggers_and_globals_are_there_in_every_process(start, recei
     ],
 )
 @pytest.mark.timeout(600)
-def test_a_process_in_which_the_program_does_something_else_is_told(start, receiver, trouble, words):
+def test_a_process_in_which_the_program_does_something_else_is_reported(start, receiver, trouble, words):
     run = start(receiver().address, "--trouble", trouble)
     assert run.exit_code() != 0
     assert words in run.output

@@ -230,7 +230,7 @@ def test_with_on_error_fail_the_first_error_stops_the_application_before_its_mes
     assert message_of(first) == "a explode"
 
 
-def test_the_application_goes_on_and_the_messages_are_kept(story):
+def test_the_application_continues_and_the_messages_are_kept(story):
     _, *letters = story.letters()
     # The output that led to the poison's failure had been computed when the state failed, and leaves.
     assert by_key(story.sent_with_errors.replace(b"c poison => 3\n", b"")) == outcome(story.messages)

@@ -222,7 +222,7 @@ class TestInMemory:
         (record,) = memory.errors
         assert "cannot be saved" in record["error"]
 
-    def test_states_behind_states(self):
+    def test_states_after_states(self):
         @wallaroo.state_computation("most")
         def most(counted, state):
             state[counted[0]] = counted[1]
@@ -245,7 +245,7 @@ class TestInMemory:
             (lambda memory: memory.state("sums"), "no state 'sums'; there is: 'totals'"),
         ],
     )
-    def test_a_wrong_name_is_told_with_the_right_ones(self, ask, words):
+    def test_a_wrong_name_is_reported_with_the_right_ones(self, ask, words):
         with pytest.raises(wallaroo.WallarooError) as raised:
             ask(testing.InMemory(two_pipelines()))
         assert words in str(raised.value)

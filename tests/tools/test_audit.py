@@ -94,7 +94,7 @@ def test_packages_without_vulnerabilities_are_looked_up_once_a_day(audit, servic
     assert service.asked == ["fine", "fine", "better"]
 
 
-def test_a_service_that_cannot_be_reached_is_told_and_does_not_fail(audit, service):
+def test_a_service_that_cannot_be_reached_is_reported_and_does_not_fail(audit, service):
     service.shutdown()
     service.server_close()
     code, said = audit(service.url, "leaky==1.0")

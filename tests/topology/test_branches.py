@@ -1,93 +1,150 @@
 """One graph for each source, whatever was merged with whatever."""
 
-from itertools import pairwise
+from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wallaroo.introspection import MISSING
-from wallaroo.topology.branches import Declaration, Line, graphs_of
+from wallaroo.topology.branches import Declaration, graphs_of, merged, sources_of
+
+TWICE = "the pipeline of source {} is merged with itself: its messages would come twice. Merge it once"
 
 
-def line(name="a", *methods):
-    made = Line(Declaration("source", (name, None)))
-    for method in methods:
-        made = made.then(Declaration(method, ("x",)))
-    return made
+def source(name="s"):
+    return Declaration("source", (name, None))
+
+
+def to(name, *before):
+    return Declaration("to", (name,), before)
 
 
 def test_a_declaration_in_words():
     assert str(Declaration("to", (len,))) == "to len"
     assert str(Declaration("to", (MISSING,))) == "to"
     assert str(Declaration("collect", ())) == "collect"
-
-
-def test_a_line_grows_without_changing():
-    short = line("a", "to")
-    longer = short.then(Declaration("collect", ()))
-    assert [each.method for each in short.declarations] == ["to"]
-    assert [each.method for each in longer.declarations] == ["to", "collect"]
-    assert longer.source is short.source
-
-
-def declared(*names):
-    return [Declaration("to", (name,)) for name in names]
-
-
-def path(source, *declarations):
-    return Line(source, tuple(declarations))
+    assert repr(to("b", to("a"))) == "Declaration(method='to', arguments=('b',))"
 
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from("abcdef"), unique=True))
-def test_each_source_has_its_graph_in_the_order_of_the_lines(names):
-    lines = [line(name, "to", "to_sink") for name in names]
-    graphs, mistakes = graphs_of(lines)
+def test_each_source_has_its_graph_in_the_order_of_the_ends(names):
+    sources = [source(name) for name in names]
+    steps = [to("step", each) for each in sources]
+    ends = tuple(to("sink", each) for each in steps)
+    graphs, mistakes = graphs_of(ends)
     assert mistakes == []
-    assert [graph.source for graph in graphs] == [each.source for each in lines]
-    assert [tuple(graph.declarations) for graph in graphs] == [each.declarations for each in lines]
+    assert [graph.source for graph in graphs] == sources_of(ends) == sources
+    assert [tuple(graph.declarations) for graph in graphs] == list(zip(steps, ends, strict=True))
 
 
-def test_what_lines_have_in_common_is_there_once_and_branches_are_in_the_order_of_the_lines():
-    source, a, b, c, d, e = declared(*"sabcde")
-    (graph,), mistakes = graphs_of([path(source, a, b), path(source, c), path(source, a, d, e), path(source, a)])
+def test_what_ways_have_in_common_is_there_once_and_branches_are_in_the_order_of_the_ends():
+    start = source()
+    a, c = to("a", start), to("c", start)
+    b, d = to("b", a), to("d", a)
+    e = to("e", d)
+    (graph,), mistakes = graphs_of((b, c, e, a))
     assert mistakes == []
     assert graph.declarations == [a, b, c, d, e]
-    assert graph.after == {source: [a, c], a: [b, d], b: [], c: [], d: [e], e: []}
-    assert (graph.before(d), graph.before(c)) == ([a], [source])
+    assert graph.after == {start: [a, c], a: [b, d], b: [], c: [], d: [e], e: []}
+    assert (graph.before(d), graph.before(c)) == ([a], [start])
 
 
-def test_what_follows_a_merge_comes_behind_all_that_lead_to_it():
-    source, a, b, merged, end = declared("s", "a", "b", "merged", "end")
-    (graph,), mistakes = graphs_of([path(source, a, merged, end), path(source, a, b, merged, end)])
+def test_what_follows_a_merge_comes_after_everything_that_leads_to_it():
+    start = source()
+    a = to("a", start)
+    b = to("b", a)
+    joint = to("joint", a, b)
+    end = to("end", joint)
+    (graph,), mistakes = graphs_of((end,))
     assert mistakes == []
-    assert graph.declarations == [a, b, merged, end]
-    assert graph.after[a] == [merged, b]
-    assert graph.before(merged) == [a, b]
+    assert graph.declarations == [a, b, joint, end]
+    assert graph.after[a] == [joint, b]
+    assert graph.before(joint) == [a, b]
 
 
-def test_a_line_that_is_there_twice_is_a_mistake():
-    source, a, b = declared(*"sab")
-    graphs, mistakes = graphs_of([path(source, a), path(source, a, b), path(source, a)])
+def test_an_end_that_is_there_twice_is_a_mistake():
+    a = to("a", source())
+    b = to("b", a)
+    graphs, mistakes = graphs_of((a, b, a))
     assert [graph.declarations for graph in graphs] == [[a, b]]
-    assert mistakes == [
-        "the pipeline of source 's' is merged with itself: its messages would come twice. Merge it once"
-    ]
+    assert mistakes == [TWICE.format("'s'")]
+
+
+def test_a_source_that_is_merged_with_itself_again_and_again_is_reported_once():
+    ends = (source("p"),)
+    for _ in range(40):
+        ends = merged(ends, ends)
+    for _ in range(40):
+        ends = (to("step", *merged(ends, ends)),)
+    (graph, other), mistakes = graphs_of(merged(ends, (source("q"),)))
+    assert (len(graph.declarations), other.declarations) == (40, [])
+    assert mistakes == [TWICE.format("'p'")]
+
+
+def ways_to(end):
+    """Return all ways from sources to an end."""
+    return [(*way, end) for each in end.before for way in ways_to(each)] or [(end,)]
+
+
+def graphs_by_the_ways(ends):
+    """Return what `graphs_of` is to return, found by going each way for itself."""
+    ways = [way for end in ends for way in ways_to(end)]
+    graphs = {}
+    for way in ways:
+        after = graphs.setdefault(way[0], {way[0]: []})
+        for here, following in zip(way, [*way[1:], None], strict=True):
+            after.setdefault(here, [])
+            if following is not None and following not in after[here]:
+                after[here].append(following)
+    seen = Counter()
+    repeated = {}
+    for way in ways:
+        seen[way] += 1
+        if seen[way] > 1:
+            repeated[way[0]] = TWICE.format(way[0].name)
+    return graphs, list(repeated.values())
+
+
+def in_order(source, after):
+    """Return the declarations of a graph as they are met, but each behind all that lead to it."""
+    waiting, ordered = [each for each in after if each is not source], []
+    while waiting:
+        ready = next(each for each in waiting if not any(each in after[other] for other in waiting))
+        waiting.remove(ready)
+        ordered.append(ready)
+    return ordered
+
+
+CHANGES = st.lists(st.tuples(st.sampled_from(["step", "merge"]), st.integers(0, 99), st.integers(0, 99)), max_size=14)
 
 
 @settings(deadline=None)
-@given(st.data())
-def test_any_lines_make_a_graph_with_each_way_in_it(data):
-    source, *all_of_them = declared(*range(9))
-    # In one order, as each declaration is made after those that it follows.
-    some = st.lists(st.sampled_from(range(8)), unique=True).map(sorted)
-    chosen = data.draw(st.lists(some, min_size=1, max_size=6, unique_by=tuple))
-    lines = [path(source, *(all_of_them[index] for index in each)) for each in chosen]
-    (graph,), mistakes = graphs_of(lines)
+@given(st.integers(1, 3), CHANGES)
+def test_any_graphs_are_those_of_all_ways(sources, changes):
+    made = [(source(name),) for name in "pqr"[:sources]]
+    for number, (change, one, other) in enumerate(changes):
+        ends = made[-1 - one % len(made)]
+        made.append((to(number, *ends),) if change == "step" else merged(ends, made[other % len(made)]))
+    ends = merged(*made[-3:])
+    graphs, mistakes = graphs_of(ends)
+    expected, expected_mistakes = graphs_by_the_ways(ends)
+    assert mistakes == expected_mistakes
+    found = {graph.source: graph.after for graph in graphs}
+    assert [(each, list(after.items())) for each, after in found.items()] == [
+        (each, list(after.items())) for each, after in expected.items()
+    ]
+    for graph in graphs:
+        assert graph.declarations == in_order(graph.source, graph.after)
+        for each in graph.declarations:
+            assert set(graph.before(each)) == {here for here, following in graph.after.items() if each in following}
+
+
+def test_forks_and_merges_in_series_cost_what_they_declare():
+    ends = (source(),)
+    for _ in range(200):
+        ends = (to("a", *ends), to("b", *ends))
+    (graph,), mistakes = graphs_of(ends)
     assert mistakes == []
-    places = {each: index for index, each in enumerate(graph.declarations)}
-    assert len(places) == len(graph.declarations) == len({index for each in chosen for index in each})
-    for each in lines:
-        way = [source, *each.declarations]
-        assert all(there in graph.after[here] for here, there in pairwise(way))
-        assert [places[declaration] for declaration in way[1:]] == sorted(places[each] for each in way[1:])
+    assert len(graph.declarations) == 400
+    assert [each.arguments[0] for each in graph.declarations] == ["a", "b"] * 200

@@ -104,7 +104,7 @@ def test_a_state_that_two_pipelines_share_a_pipeline_without_sink_and_one_with_t
     """)
 
 
-def test_what_does_not_fit_goes_on_below():
+def test_what_does_not_fit_continues_on_the_next_line():
     total = State("total", dict, partitioned=False, keys=None)
     steps = (KeyBy("user", object()), KeyBy("collect", None), on_state("sum up", total, multi=True), step("add"))
     assert drawn(Pipeline("sums", source(), steps, (sink(),)), width=52) == picture("""

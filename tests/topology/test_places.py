@@ -43,6 +43,13 @@ def branches(*names):
     return pipeline(*(line(each, base) for each in names))
 
 
+def to_sinks(**names):
+    """Return a pipeline with a line of steps to each of these sinks, behind one source."""
+    base = source()
+    ends = (line(steps, base).to_sink(sink(port, name)) for port, (name, steps) in enumerate(names.items(), 1))
+    return wallaroo.build_application("app", *ends).pipelines[0]
+
+
 def moved(then, now, number, kind=STEP):
     """Return where a place is found in a changed pipeline."""
     path = json.loads(json.dumps(path_of(then, spot_of(then, kind, number))))
@@ -85,7 +92,7 @@ def test_a_place_is_known_by_no_more_than_is_needed():
     ]
 
 
-def test_a_step_is_found_when_others_come_before_or_behind_it():
+def test_a_step_is_found_when_others_come_before_or_after_it():
     assert moved(branches("ab"), branches("zcab"), 1) == 3
     assert moved(branches("ab"), branches("zcabd"), 1) == 3
     assert moved(branches("ab", "d"), branches("zab", "d"), 1) == 2
@@ -98,8 +105,11 @@ def test_a_step_that_was_moved_to_another_branch_is_refused():
 
 
 def test_a_step_that_is_now_in_another_branch_as_well_is_found_by_its_path():
-    assert moved(branches("ab"), branches("db", "ab"), 1) == 3
+    assert moved(to_sinks(x="ab"), to_sinks(y="db", x="ab"), 1) == 3
     assert is_refused(branches("ab"), branches("db", "zb"), 1)
+    # One leads to where the step did, the other is behind what the step was behind.
+    assert is_refused(to_sinks(x="ab"), to_sinks(x="db", y="ab"), 1)
+    assert is_refused(to_sinks(x="ab", z="e"), to_sinks(x="db", y="ab", z="e"), 1)
 
 
 def test_a_step_that_was_in_several_branches_is_found_only_with_its_own_path():
@@ -108,6 +118,26 @@ def test_a_step_that_was_in_several_branches_is_found_only_with_its_own_path():
     assert moved(then, branches("ab"), 1) == 1
     assert is_refused(then, branches("ab"), 3)
     assert is_refused(then, branches("zab", "db"), 1)
+
+
+def test_another_step_of_the_name_that_stands_where_the_step_was_is_not_taken_for_it():
+    then = to_sinks(alarms="a", archive="da")
+    # The other one, without the step before it.
+    assert is_refused(then, to_sinks(archive="a", other="z"), 0)
+    assert is_refused(then, to_sinks(archive="a", other="za"), 0)
+    assert moved(then, to_sinks(other="z", alarms="a"), 0) == 1
+    assert moved(then, to_sinks(alarms="a", archive="zda"), 0) == 0
+    # All of the name are behind what they were behind, so each is the one that it was.
+    assert moved(then, to_sinks(alarms="ab", archive="da"), 0) == 0
+
+
+def test_a_letter_without_a_note_on_the_others_of_its_name_needs_both_sides():
+    then = to_sinks(alarms="a", archive="da")
+    path = path_of(then, spot_of(then, STEP, 0))
+    del path["approaches"]
+    assert find_spot(then, STEP, path).number == 0
+    with pytest.raises(NoSpotError):
+        find_spot(to_sinks(alarms="ab", archive="da"), STEP, path)
 
 
 def test_the_order_of_merged_branches_does_not_matter():

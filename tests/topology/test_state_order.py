@@ -1,12 +1,14 @@
 """The common order of states."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from wallaroo.errors import WallarooParameterError
 from wallaroo.topology.model import Computation, Pipeline, State, StateComputation
-from wallaroo.topology.state_order import order_mistakes, state_levels
+from wallaroo.topology.state_order import order_mistakes, state_hops, state_levels
 
 
 def pipeline(name, *states):
@@ -145,6 +147,41 @@ def test_either_there_is_a_mistake_or_every_pipeline_climbs(ways):
     for way in ways:
         visited = [level_of[name] for name in way]
         assert visited == sorted(set(visited))
+
+
+def states_on_the_ways(pipeline, index=-1):
+    """Return the names of the states on each way from a step, or from the source."""
+    here = (pipeline.steps[index].state.name,) if index >= 0 else ()
+    return [(*here, *way) for each in pipeline.after(index) for way in states_on_the_ways(pipeline, each)] or [here]
+
+
+@st.composite
+def graphs_of_states(draw):
+    """Draw a pipeline in which messages go to each state from some of those before it, or from the source."""
+    states = draw(st.lists(st.sampled_from("abcdef"), max_size=8))
+    ways = [[] for _ in range(len(states) + 1)]
+    for index in range(len(states)):
+        for before in draw(st.sets(st.integers(0, index), min_size=1, max_size=3)):
+            ways[before].append(index)
+    return branched("p", states, *map(tuple, ways))
+
+
+@given(graphs_of_states())
+def test_visits_and_hops_are_those_on_all_ways(pipeline):
+    ways = states_on_the_ways(pipeline)
+    names = [step.state.name for step in pipeline.steps]
+    twice = {name for name in names if any(way.count(name) > 1 for way in ways)}
+    starts = [
+        f"pipeline 'p' visits the state {name!r} more than once" for name in dict.fromkeys(names) if name in twice
+    ]
+    mistakes = list(order_mistakes([pipeline]))
+    assert [mistake.partition(". ")[0] for mistake in mistakes if "more than once." in mistake] == starts
+    if not twice:
+        assert set(state_hops([pipeline])) == {hop for way in ways for hop in pairwise(way)}
+    if len(set(names)) == len(names):
+        assert mistakes == []
+        # By name, as the circle that is told among several depends on the order.
+        assert list(state_hops([pipeline])) == list(dict.fromkeys(hop for way in sorted(ways) for hop in pairwise(way)))
 
 
 @given(st.lists(st.sets(st.sampled_from("abcdef")), max_size=6))

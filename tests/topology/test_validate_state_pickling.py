@@ -36,7 +36,7 @@ def test_states_that_can_be_made_and_saved():
     assert list(unsavable_states(application(counts=dict, words=list))) == []
 
 
-def test_each_state_is_told_once():
+def test_each_state_is_reported_once():
     mistakes = list(unsavable_states(application(locked=Locked, broken=Broken, none=nothing, fine=dict)))
     assert [mistake.partition(" (")[0].partition(". ")[0] for mistake in mistakes] == [
         "the state 'locked' cannot be saved",

@@ -66,12 +66,32 @@ def _example(option: str, port: str) -> str:
     return f"for example {option} 127.0.0.1:{port}, or several with commas between them"
 
 
-def _addresses(args: Sequence[str], option: str, short: str, example: str) -> list[str]:
+def known_options(args: Sequence[str], *options: str) -> dict[str, str]:
+    """Return the values of these options; the last one of each counts, and all other arguments are ignored.
+
+    >>> known_options(["--in", "127.0.0.1:7010", "--feed_topic=words"], "--feed_topic", "--feed_brokers")
+    {'--feed_topic': 'words'}
+    """
+    _check_arguments(args, options[0])
+    parser = _Parser(add_help=False, allow_abbrev=False)
+    for option in options:
+        parser.add_argument(option, dest=option, default=argparse.SUPPRESS)
+    try:
+        return dict(vars(parser.parse_known_args(list(args))[0]))
+    except WallarooParameterError as error:
+        raise WallarooParameterError(f"an option is incomplete: {str(error).removeprefix('argument ')}.") from error
+
+
+def _check_arguments(args: Any, option: str) -> None:
     if not isinstance(args, list | tuple) or not all(isinstance(each, str) for each in args):
         raise WallarooParameterError(
             f"the arguments to look for {option} in must be a list of strings, such as the args that "
             f"application_setup(args) gets; got {a_kind_of(args)}."
         )
+
+
+def _addresses(args: Sequence[str], option: str, short: str, example: str) -> list[str]:
+    _check_arguments(args, option)
     parser = _Parser(add_help=False, allow_abbrev=False)
     parser.add_argument(option, short, dest="given", action="append")
     try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import struct
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from wallaroo.api.decorated import Decorated, P, R
-from wallaroo.introspection import MISSING, a_kind_of
+from wallaroo.introspection import MISSING, a_kind_of, accepts
+from wallaroo.kafka_message import KafkaMessage
 from wallaroo.protocols import LINES
 
 if TYPE_CHECKING:
@@ -74,6 +76,17 @@ class LinesDecoder(Decorated[[bytes], M]):
             yield f"{self.decorator} on {self.__name__}: {mistake}"
 
 
+class MessageDecoderFunction(Decorated[[bytes, KafkaMessage], M]):
+    """The result of `@decoder` on a function with two parameters: decodes messages from Kafka."""
+
+    decorator = "@wallaroo.decoder"
+    parameters = ("bs", "message")
+
+    def __init__(self, function: Callable[[bytes, KafkaMessage], M]) -> None:
+        super().__init__(function)
+        self.decode = function
+
+
 class EncoderFunction(Decorated[P, R]):
     """The result of `@encoder`: turns an output into what a sink sends."""
 
@@ -88,6 +101,8 @@ class EncoderFunction(Decorated[P, R]):
 @overload
 def decoder(function: Callable[[bytes], M], /) -> FramedDecoder[M]: ...
 @overload
+def decoder(function: Callable[[bytes, KafkaMessage], M], /) -> MessageDecoderFunction[M]: ...
+@overload
 def decoder(header_length: int = 4, length_fmt: str = ">I") -> Callable[[Callable[[bytes], M]], FramedDecoder[M]]: ...
 @overload
 def decoder(*, framing: Literal["lines"]) -> Callable[[Callable[[bytes], M]], LinesDecoder[M]]: ...
@@ -97,6 +112,9 @@ def decoder(header_length: Any = MISSING, length_fmt: Any = MISSING, *, framing:
     In front of each payload there is a header that holds the payload's length. Without arguments (with or
     without parentheses) the header is a big-endian 32-bit number. With `framing="lines"` there is no header, and each
     line is a payload, so that `nc` can send messages. Returning None drops the message.
+
+    For a Kafka source the function gets the value of a message, whatever the header or framing. With a second
+    parameter it also gets a `wallaroo.KafkaMessage`, with the key, the timestamp, and so on.
 
     Args:
         header_length: The number of bytes of the header.
@@ -119,12 +137,18 @@ def decoder(header_length: Any = MISSING, length_fmt: Any = MISSING, *, framing:
     ('lines', 'hello')
     """
     if framing is not MISSING:
-        return partial(LinesDecoder, given=(framing, header_length, length_fmt))
+        return partial(_decoder_of, LinesDecoder, given=(framing, header_length, length_fmt))
     length_fmt = ">I" if length_fmt is MISSING else length_fmt
     if callable(header_length):
-        return FramedDecoder(header_length, 4, length_fmt)
+        return _decoder_of(FramedDecoder, header_length, header_length=4, length_fmt=length_fmt)
     size = 4 if header_length is MISSING else header_length
-    return lambda function: FramedDecoder(function, size, length_fmt)
+    return partial(_decoder_of, FramedDecoder, header_length=size, length_fmt=length_fmt)
+
+
+def _decoder_of(kind: Callable[..., Any], function: Any, **how: Any) -> Any:
+    """Return a decoder of this kind, unless the function is for messages from Kafka: these have no framing."""
+    is_for_kafka = callable(function) and not inspect.isclass(function) and not accepts(function, 1)
+    return MessageDecoderFunction(function) if is_for_kafka and accepts(function, 2) else kind(function, **how)
 
 
 def _framing_mistakes(framing: Any, header_length: Any, length_fmt: Any) -> Iterator[str]:

@@ -49,6 +49,10 @@ class Decorated(Generic[P, R]):
 
     def decoration_mistakes(self) -> Iterator[str]:
         """Yield a sentence for each mistake in how the function was decorated."""
+        yield from self.function_mistakes()
+
+    def function_mistakes(self) -> Iterator[str]:
+        """Yield a sentence for each mistake in the function itself."""
         yield from function_mistakes(self.__wrapped__, self.decorator, self.parameters)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:  # noqa: D102 - calls the function

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.introspection import MISSING, a_kind_of, fills_missing
-from wallaroo.topology.assemble import assemble_lines
-from wallaroo.topology.branches import Declaration, Line
+from wallaroo.topology.assemble import assemble_ends
+from wallaroo.topology.branches import Declaration, Ends, merged, sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ class Pipeline:
     [('why', 1), ('hello', 1), ('why', 2)]
     """
 
-    _lines: tuple[Line, ...]
+    _ends: Ends
     _slips: tuple[str, ...] = ()
 
     @fills_missing
@@ -101,12 +101,12 @@ class Pipeline:
         """
         if isinstance(pipeline, Pipeline):
             slips = dict.fromkeys([*self._slips, *pipeline._slips])
-            return Pipeline((*self._lines, *pipeline._lines), tuple(slips))
+            return Pipeline(merged(self._ends, pipeline._ends), tuple(slips))
         if pipeline is MISSING:
             mistake = "the other pipeline is missing: write merge(pipeline)"
         else:
             mistake = f"the other pipeline must be one, made with wallaroo.source(name, config); got {_got(pipeline)}"
-        return Pipeline(self._lines, (*self._slips, f"pipeline {self._name}, merge: {mistake}"))
+        return Pipeline(self._ends, (*self._slips, f"pipeline {self._name}, merge: {mistake}"))
 
     @fills_missing
     def to_sink(self, sink_config: SinkConfig) -> Pipeline:
@@ -143,16 +143,15 @@ class Pipeline:
         Returns:
             The copy; it has the same source.
         """
-        return Pipeline(self._lines, self._slips)
+        return Pipeline(self._ends, self._slips)
 
     def _then(self, method: str, *arguments: Any) -> Pipeline:
-        """Return a pipeline with one more declaration, the same at the end of each line."""
-        declaration = Declaration(method, arguments)
-        return Pipeline(tuple(line.then(declaration) for line in self._lines), self._slips)
+        """Return a pipeline with one more declaration, which follows all ends of this one."""
+        return Pipeline((Declaration(method, arguments, self._ends),), self._slips)
 
     @property
     def _name(self) -> str:
-        return " and ".join(dict.fromkeys(line.name for line in self._lines))
+        return " and ".join(dict.fromkeys(each.name for each in sources_of(self._ends)))
 
     def __repr__(self) -> str:
         return f"<Pipeline {self._name}>"
@@ -174,7 +173,7 @@ def source(name: str, source_config: SourceConfig) -> Pipeline:
     >>> source("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
     <Pipeline 'words'>
     """
-    return Pipeline((Line(Declaration("source", (name, source_config))),))
+    return Pipeline((Declaration("source", (name, source_config)),))
 
 
 @fills_missing
@@ -223,7 +222,7 @@ def build_application(app_name: str, pipeline: Pipeline, *more: Pipeline) -> App
     name = None if given is MISSING else given
     first: Any = pipeline
     if isinstance(name, Pipeline) or first is MISSING:
-        return assemble_lines(name, (), ['write build_application("application name", pipeline), in this order'])
+        return assemble_ends(name, (), ['write build_application("application name", pipeline), in this order'])
     pipelines = [each for each in (pipeline, *more) if isinstance(each, Pipeline)]
     slips = [slip for each in pipelines for slip in each._slips]  # noqa: SLF001 - of this module
     slips += [
@@ -231,8 +230,8 @@ def build_application(app_name: str, pipeline: Pipeline, *more: Pipeline) -> App
         for each in (pipeline, *more)
         if not isinstance(each, Pipeline)
     ]
-    lines = [line for each in pipelines for line in each._lines]  # noqa: SLF001
-    return assemble_lines(name, lines, dict.fromkeys(slips))
+    ends = merged(*(each._ends for each in pipelines))  # noqa: SLF001
+    return assemble_ends(name, ends, dict.fromkeys(slips))
 
 
 def _got(thing: Any) -> str:

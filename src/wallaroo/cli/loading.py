@@ -13,6 +13,7 @@ from typing import Any
 
 from wallaroo import python2_hints
 from wallaroo.cli.screen import say
+from wallaroo.command_line import call_setup
 from wallaroo.engine.transport.plan_file import own_serializers
 from wallaroo.errors import ApplicationError, WallarooError, WallarooParameterError, users_traceback
 from wallaroo.introspection import label
@@ -82,7 +83,7 @@ def setup_function(module: ModuleType) -> Setup:
 def build(setup: Setup, arguments: list[str]) -> Application:
     """Return the application that `setup` builds."""
     try:
-        application = setup(arguments)
+        application = call_setup(setup, arguments)
     except WallarooError:
         raise
     except SyntaxError as error:

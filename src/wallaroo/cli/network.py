@@ -6,9 +6,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple
-
-import click
+from typing import NamedTuple
 
 from wallaroo.addresses import port_number
 from wallaroo.connectors.tcp.sockets import dial, raise_if_broken, unacknowledged
@@ -51,21 +49,6 @@ def parse_address(text: str) -> Address:
     if not (colon and host):
         raise WallarooError(f"{text!r} is not an address: write host:port, such as 127.0.0.1:7010")
     return Address(host, port_number(port))
-
-
-class AddressType(click.ParamType[Address]):
-    """The type of a command's `host:port` argument."""
-
-    name = "address"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Address:
-        """Return the address, or report a usage error."""
-        if isinstance(value, Address):
-            return value
-        try:
-            return parse_address(value)
-        except WallarooError as error:
-            self.fail(str(error), param, ctx)
 
 
 def connect(address: Address, *, retry: float, on_wait: Callable[[], None] = lambda: None) -> socket.socket:

@@ -51,10 +51,6 @@ class SourceSide(Protocol):
         """Return the source's folder, where an intake may keep its own files."""
 
     @property
-    def end(self) -> int:
-        """Return the position after the last added message."""
-
-    @property
     def held_back(self) -> bool:
         """Return whether the intake has to pause; what is added nevertheless waits in memory."""
 
@@ -65,6 +61,10 @@ class SourceSide(Protocol):
 
 class SourceLog(SourceSide, Protocol):
     """A source with its own durable log, to which messages are appended."""
+
+    @property
+    def end(self) -> int:
+        """Return the position after the last message in the log."""
 
     @property
     def has_written_all(self) -> bool:
@@ -80,19 +80,32 @@ class SourceLog(SourceSide, Protocol):
 class SourceRanges(SourceSide, Protocol):
     """A source whose messages stay in an external system: only their order is kept here.
 
-    After a restart `end` is where the sequence of the application ends: what was announced after it, and was not in a
-    block yet, has to be announced again.
+    A *lane* is a part of the source that has an order, and positions, of its own, such as a partition of a topic. Lanes
+    are numbered from zero, without large gaps, and keep their numbers forever; new ones may appear at any time. Only a
+    kind that says so has several (`SourceKind.has_lanes`); for any other, the lane can be left out everywhere.
+
+    After a restart a lane ends where the sequence of the application does: what was announced after that, and was not
+    in a block yet, has to be announced again.
     """
 
     @property
-    def committed(self) -> int:
-        """Return the position before which messages are no longer read; those after it must be retained."""
+    def lanes(self) -> Sequence[int]:
+        """Return the lanes of which anything was ever announced, in order."""
 
-    def announced(self, first: int, end: int, size: int) -> None:
+    def end_of(self, lane: int = 0) -> int | None:
+        """Return the position after the last announced message; None if nothing of the lane was ever announced."""
+
+    def committed_of(self, lane: int = 0) -> int | None:
+        """Return the position before which messages are no longer read; None if nothing of the lane is committed.
+
+        Messages from there on must be retained.
+        """
+
+    def announced(self, first: int, end: int, size: int, lane: int = 0) -> None:
         """Add the messages from `first` to `end`, without `end`, which have `size` bytes.
 
-        They follow all others: `first` is this source's `end`, or greater if some positions have no message. A range
-        is never split, so it should not be much larger than a block, half a MiB.
+        They follow all others of their lane: `first` is the lane's end, or greater if some positions have no message.
+        A range is never split, so it should not be much larger than a block, half a MiB.
         """
 
 
@@ -109,8 +122,8 @@ class IntakeContext:
 class Intake(Protocol):
     """The part of a source that runs in the ingress, in its event loop, and adds messages to its `SourceSide`.
 
-    Its constructor only inspects its arguments. After a restart it resumes at the source's `end`: no message before it
-    is added again, and no message that was acknowledged elsewhere is missing.
+    Its constructor only inspects its arguments. After a restart it resumes at the source's end, or that of each of its
+    lanes: no message before it is added again, and no message that was acknowledged elsewhere is missing.
     """
 
     @property
@@ -136,8 +149,8 @@ class Intake(Protocol):
 class SourceReader(Protocol):
     """The part of a source that runs in workers, and reads the messages of blocks."""
 
-    def read(self, first: int, end: int) -> Iterator[Piece]:
-        """Yield the messages from `first` to `end`, without `end`, piece by piece; positions may be missing.
+    def read(self, first: int, end: int, lane: int = 0) -> Iterator[Piece]:
+        """Yield the messages of a lane from `first` to `end`, without `end`, piece by piece; positions may be missing.
 
         A range yields the same pieces whenever it is read, in any worker, until it is committed. It may be read again
         while it is being read, and the caller need not read it to its end.
@@ -155,6 +168,8 @@ class SourceKind(ABC):
     """What must be the same wherever the application is built, as text that completes "a source that"."""
     brings_letters: ClassVar[bool] = False
     """Whether its messages are dead letters, not payloads for a decoder: each names its own step and origin."""
+    has_lanes: ClassVar[bool] = False
+    """Whether its sources have lanes. Users know these as partitions: dead letters name them beside the position."""
 
     @abstractmethod
     def mistakes(self, config: Any) -> Iterator[str]:

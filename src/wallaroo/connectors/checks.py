@@ -5,8 +5,16 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.introspection import a_kind_of, accepts, call_text, decoration_mistakes, deferred_mistakes, label
-from wallaroo.protocols import has_line_framing
+from wallaroo.introspection import (
+    a_kind_of,
+    accepts,
+    call_text,
+    decoration_mistakes,
+    deferred_mistakes,
+    function_mistakes,
+    label,
+)
+from wallaroo.protocols import has_line_framing, takes_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,11 +40,14 @@ def sink_name_mistakes(name: Any) -> Iterator[str]:
 
 def decoder_mistakes(decoder: Any) -> Iterator[str]:
     """Check a decoder, which frames the bytes of a source and decodes them."""
-    if inspect.isclass(decoder):
-        yield f"the decoder is the class {decoder.__name__}: write {decoder.__name__}() to make one"
+    if mistakes := list(_not_a_decoder(decoder)):
+        yield from mistakes
         return
-    if inspect.isroutine(decoder):
-        yield f"the decoder is the plain function {label(decoder)}: write @wallaroo.decoder above it"
+    if takes_message(decoder):
+        yield (
+            f"the decoder {label(decoder)} takes a second argument, which only Kafka sources have: leave it out, as in "
+            f"decode(bs); it is written as {call_text(decoder.decode, 'decode')}"
+        )
         return
     if mistakes := list(decoration_mistakes(decoder)):
         yield from mistakes
@@ -56,15 +67,39 @@ def decoder_mistakes(decoder: Any) -> Iterator[str]:
         )
         return
     yield from call_mistakes(decoder.decode, f"the decoder {label(decoder)}", "decode", "bs")
-    yield from deferred_mistakes(
-        decoder.decode,
-        f"the decoder {label(decoder)}",
-        "write `return`; where a payload has several messages, return a list of them, and let a step with "
-        "@wallaroo.computation_multi return it again",
-    )
+    yield from deferred_mistakes(decoder.decode, f"the decoder {label(decoder)}", _INSTEAD_OF_YIELD)
     if not lines:
         yield from call_mistakes(decoder.payload_length, f"the decoder {label(decoder)}", "payload_length", "bs")
         yield from _header_length_mistakes(decoder)
+
+
+def message_decoder_mistakes(decoder: Any) -> Iterator[str]:
+    """Check a decoder for messages that come one by one, without headers; it may take a `KafkaMessage`, too."""
+    if mistakes := list(_not_a_decoder(decoder) or function_mistakes(decoder)):
+        yield from mistakes
+    elif not callable(getattr(decoder, "decode", None)):
+        yield (
+            f"the decoder {label(decoder)} has no method decode: a decoder is a function with @wallaroo.decoder above "
+            "it, or an object with decode(bs)"
+        )
+    else:
+        if not takes_message(decoder):
+            yield from call_mistakes(decoder.decode, f"the decoder {label(decoder)}", "decode", "bs")
+        yield from deferred_mistakes(decoder.decode, f"the decoder {label(decoder)}", _INSTEAD_OF_YIELD)
+
+
+_INSTEAD_OF_YIELD = (
+    "write `return`; where a payload has several messages, return a list of them, and let a step with "
+    "@wallaroo.computation_multi return it again"
+)
+
+
+def _not_a_decoder(decoder: Any) -> list[str]:
+    if inspect.isclass(decoder):
+        return [f"the decoder is the class {decoder.__name__}: write {decoder.__name__}() to make one"]
+    if inspect.isroutine(decoder):
+        return [f"the decoder is the plain function {label(decoder)}: write @wallaroo.decoder above it"]
+    return []
 
 
 def _header_length_mistakes(decoder: Any) -> Iterator[str]:

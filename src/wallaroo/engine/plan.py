@@ -152,6 +152,10 @@ class Plan:
         """Return whether the messages of a source are replayed dead letters."""
         return source in self.inputs and source_kind_called(self.inputs[source]["kind"]).brings_letters
 
+    def has_lanes(self, source: str) -> bool:
+        """Return whether the messages of a source are in lanes, each with positions of its own."""
+        return source in self.inputs and source_kind_called(self.inputs[source]["kind"]).has_lanes
+
     def to_step(self, pipeline: Pipeline, index: int) -> StepRoute:
         """Return the route to a state step of `pipeline`."""
         return next(

@@ -14,7 +14,7 @@ from wallaroo.connectors.base import StoppedError
 from wallaroo.engine.directory.home import Home, default_home
 from wallaroo.engine.directory.quote_free_paths import require_safe_path
 from wallaroo.engine.directory.run_folder import temporary_folder
-from wallaroo.engine.failure_kinds import Failure
+from wallaroo.engine.failure_kinds import Failure, Kind
 from wallaroo.engine.metrics import Snapshot
 from wallaroo.engine.options import RunOptions
 from wallaroo.engine.restart_policy import RestartPolicy
@@ -32,7 +32,7 @@ READY = "Application has successfully initialized."
 _POLL_SECONDS = 0.01
 _RETRY_SECONDS = 2.0
 _STATUS_SECONDS = 1.0
-"""The timeout for the status of the sources: a run that ends does not wait longer for the ingress."""
+"""The timeout for what the ingress is asked when something has ended: it may have ended as well."""
 
 
 class Stop:
@@ -138,7 +138,15 @@ class Running:
                 self._restarts.hold_up(str(held_up))
             self._egress.sum_up()
             return True
-        return self._restart(self._processing.failure())
+        return self._restart(self._cause_of(self._processing.failure()))
+
+    def _cause_of(self, failure: Failure) -> Failure:
+        """Return why the query has ended; if the ingress has closed its connections, it may know the reason."""
+        if failure.kind in {Kind.INGRESS, Kind.LOST}:
+            with contextlib.suppress(IngressUnavailableError):
+                if (damage := self._ingress.damage(within=_STATUS_SECONDS)) is not None:
+                    return Failure(Kind.FINAL, damage)
+        return failure
 
     def _restart(self, failure: Failure) -> bool:
         """Restart the query from the last commit, when the policy allows; return false if the run has to stop."""

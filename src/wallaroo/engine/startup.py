@@ -37,6 +37,7 @@ from wallaroo.engine.transport.plan_file import own_serializers
 from wallaroo.ingress.block_sequence import known_names
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import EPOCH_SECONDS, IngressConfig, SourceEndpoint, endpoint_of
+from wallaroo.ingress.lanes import ends_by_source
 from wallaroo.ingress.process import IngressProcess
 from wallaroo.notices import Notice
 from wallaroo.path_trust import untrusted_reason
@@ -47,8 +48,6 @@ from wallaroo.topology.model import REPLAYS, Application
 
 BUCKETS = 128
 """The number of buckets of a partitioned state, and so the maximum number of tasks that can share it."""
-_SHORTEST_EPOCH = 0.2
-"""In seconds. The change from one epoch to the next takes about this long."""
 
 
 class Parts(NamedTuple):
@@ -167,7 +166,7 @@ class Startup:
             limits=options.limits,
             program=self.program.instructions(self.application),
             known_block=known,
-            epoch_seconds=max(options.epoch_seconds or EPOCH_SECONDS, _SHORTEST_EPOCH),
+            epoch_seconds=options.epoch_seconds or EPOCH_SECONDS,
             workers_host=self._driver_address.bind if self._driver_address else "",
         )
         process = IngressProcess(config, self.warn, self.home.lock)
@@ -182,8 +181,9 @@ class Startup:
         return _Ingress(IngressClient(config.control_path, self._token), config.control_path, workers)
 
     def _endpoints(self, commits: Commits) -> list[SourceEndpoint]:
+        known = ends_by_source(commits.ends)
         return [
-            endpoint_of(name, config, str(self.home.log_of(name)), commits.ends.get(name, 0))
+            endpoint_of(name, config, str(self.home.log_of(name)), known.get(name))
             for name, config in self._sources.items()
         ]
 

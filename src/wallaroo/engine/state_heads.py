@@ -42,7 +42,7 @@ BucketName = tuple[str, int]
 def entry_sizes(head: bytes) -> list[int]:
     """Return the size of each entry that a head refers to.
 
-    >>> entry_sizes(BucketHead(2, [b""], [(1, 70), (2, 5)]).dump())
+    >>> entry_sizes(BucketHead(2, [(1, 70), (2, 5)]).dump())
     [70, 5]
     """
     return [size for _, size in BucketHead.load(head).entries]
@@ -50,10 +50,9 @@ def entry_sizes(head: bytes) -> list[int]:
 
 @dataclass
 class BucketHead:
-    """The version of a bucket, the tokens of its latest versions, and its entries."""
+    """The version of a bucket, and its entries."""
 
     version: int
-    tokens: list[bytes]
     entries: list[tuple[int, int]]
     """Number and size of each entry, the oldest first."""
 
@@ -61,18 +60,14 @@ class BucketHead:
     def load(cls, data: bytes | None) -> BucketHead:
         """Return the head that `dump` was called on; for None, the head of a bucket that was never written."""
         if data is None:
-            return cls(0, [b""], [])
-        version, tokens, entries = json.loads(data)
-        return cls(version, list(map(bytes.fromhex, tokens)), [(number, size) for number, size in entries])
+            return cls(0, [])
+        # Between the two there was something else in earlier versions.
+        version, *_, entries = json.loads(data)
+        return cls(version, [(number, size) for number, size in entries])
 
     def dump(self) -> bytes:
         """Return the head as bytes."""
-        return json.dumps([self.version, [token.hex() for token in self.tokens], self.entries]).encode()
-
-    def token_at(self, version: int) -> bytes | None:
-        """Return the token of a version, None if it is no longer known."""
-        back = self.version - version
-        return self.tokens[-1 - back] if 0 <= back < len(self.tokens) else None
+        return json.dumps([self.version, self.entries]).encode()
 
 
 class StateSize(NamedTuple):

@@ -3,9 +3,10 @@
 A block does not contain messages, it refers to them: ranges of the sources' logs, in the order in which they were
 accepted, and the time at which the block was cut. Block numbers define the order of the whole application.
 
-The files are segments, each named by the number of its first block. A segment starts with a line of JSON: up to which
-message each source was sequenced before it. Records follow, each with a checksum. A record at the end that was torn by
-a crash was never handed out, and is truncated; its messages are still in the logs, and are sequenced again.
+The files are segments, each named by the number of its first block. A segment starts with a line of JSON: the format
+of its records, and up to which message each lane of each source was sequenced before it. Records follow, each with a
+checksum. A record at the end that was torn by a crash was never handed out, and is truncated; its messages are still in
+the logs, and are sequenced again.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import starmap, zip_longest
 from pathlib import Path
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from wallaroo.files import write_atomically
+from wallaroo.ingress.lanes import Lane, dump_ends, load_ends
 from wallaroo.ingress.log.format import DIRECTORY_MODE, FILE_MODE, LogCorruptError, sync_directory
 from wallaroo.ingress.log.writer import UnsyncedFiles
 
@@ -31,16 +33,20 @@ _NAMES = "sources.json"
 _UNSEEN = "unseen"
 _KEPT_IN = "damaged"
 _HEAD = Struct("<QQIH")
-_RANGE = Struct("<HQQ")
+_RANGE = Struct("<HQQH")
 _CHECKSUM = Struct("<I")
+_FORMAT = 2
+_RANGES = {1: Struct("<HQQ"), _FORMAT: _RANGE}
+"""The layout of a range by the format of its segment. The first format, which segments do not name, has no lanes."""
 
 
 class Range(NamedTuple):
-    """The messages `first` to `end` (without `end`) of a source, given by its number."""
+    """The messages `first` to `end` (without `end`) of a lane of a source, which is given by its number."""
 
     source: int
     first: int
     end: int
+    lane: int = 0
 
 
 class SequencedBlock(NamedTuple):
@@ -52,18 +58,18 @@ class SequencedBlock(NamedTuple):
     ranges: tuple[Range, ...] = ()
 
     @property
-    def ends(self) -> dict[int, int]:
-        """Return the end of its messages for each source that it has messages of.
+    def ends(self) -> dict[Lane[int], int]:
+        """Return the end of its messages for each lane that it has messages of.
 
-        >>> SequencedBlock(7, 1_000, 42, (Range(0, 3, 5), Range(1, 0, 9), Range(0, 5, 6))).ends
-        {0: 6, 1: 9}
+        >>> SequencedBlock(7, 1_000, 42, (Range(0, 3, 5), Range(1, 0, 9, lane=4), Range(0, 5, 6))).ends
+        {Lane(source=0, number=0): 6, Lane(source=1, number=4): 9}
         """
-        return {each.source: each.end for each in self.ranges}
+        return {Lane(each.source, each.lane): each.end for each in self.ranges}
 
     def pack(self) -> bytes:
         """Return the block as bytes.
 
-        >>> block = SequencedBlock(7, 1_000, 42, (Range(0, 3, 5), Range(1, 0, 9)))
+        >>> block = SequencedBlock(7, 1_000, 42, (Range(0, 3, 5), Range(1, 0, 9, lane=4)))
         >>> unpack_block(block.pack()) == block
         True
         """
@@ -86,10 +92,16 @@ def unpack_blocks(data: bytes | memoryview) -> Iterator[SequencedBlock]:
     view = memoryview(data)
     at = 0
     while at < len(view):
-        number, time_ns, size, count = _HEAD.unpack_from(view, at)
-        ranges = at + _HEAD.size
-        at = ranges + count * _RANGE.size
-        yield SequencedBlock(number, time_ns, size, tuple(map(Range._make, _RANGE.iter_unpack(view[ranges:at]))))
+        block, at = _unpack(view, at, _RANGE)
+        yield block
+
+
+def _unpack(view: memoryview, at: int, layout: Struct) -> tuple[SequencedBlock, int]:
+    """Return the block at an offset, whose ranges have this layout, and the offset behind it."""
+    number, time_ns, size, count = _HEAD.unpack_from(view, at)
+    ranges = at + _HEAD.size
+    end = ranges + count * layout.size
+    return SequencedBlock(number, time_ns, size, tuple(starmap(Range, layout.iter_unpack(view[ranges:end])))), end
 
 
 class SequenceWriter:
@@ -103,14 +115,17 @@ class SequenceWriter:
         self.directory = Path(directory)
         self.directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         self.names = self._remember_names(sources)
-        self.ends: dict[int, int] = {}
-        """Up to which message each source is sequenced."""
+        self.ends: dict[Lane[int], int] = {}
+        """Up to which message each lane is sequenced."""
         self.dropped: list[str] = []
         self._segments = segment_firsts(self.directory)
         if self._segments:
-            self.end = self._recover(self._segments[-1])
-            self._file = os.open(self._path(self._segments[-1]), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            last = Segment(self._path(self._segments[-1]))
+            self.end = self._recover(last)
+            self._file = os.open(last.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             self._size = os.fstat(self._file).st_size
+            if last.format != _FORMAT:
+                self._begin_segment()
         else:
             self.end = known
             self._begin_segment()
@@ -139,25 +154,23 @@ class SequenceWriter:
     def _path(self, first: int) -> Path:
         return _segment(self.directory, first)
 
-    def _recover(self, first: int) -> int:
-        """Truncate an incomplete tail of a segment; return the number of the next block."""
-        path = self._path(first)
-        data = path.read_bytes()
-        at, self.ends = _read_opening(path, data)
-        end = first
-        for block, after in _records(data, at):
+    def _recover(self, segment: Segment) -> int:
+        """Truncate an incomplete tail of the last segment; return the number of the next block."""
+        self.ends = segment.ends
+        at, end = segment.start, self._segments[-1]
+        for block, after in segment.records():
             if block.number != end:
                 break
             end, at = end + 1, after
             self._note(block)
-        if at < len(data):
+        if rest := segment.data[at:]:
             # A record torn by a crash is useless, but a damaged one may look the same.
-            aside = _keep(self.directory, f"{end:020d}-{crc32(data[at:]):08x}", data[at:])
+            aside = _keep(self.directory, f"{end:020d}-{crc32(rest):08x}", rest)
             self.dropped.append(
-                f"{path}: {len(data) - at} bytes at its end were not written completely, or are damaged. Their "
+                f"{segment.path}: {len(rest)} bytes at its end were not written completely, or are damaged. Their "
                 f"messages get new blocks, and what was there is kept in {aside}."
             )
-            os.truncate(path, at)
+            os.truncate(segment.path, at)
         return end
 
     def _note(self, block: SequencedBlock) -> None:
@@ -266,9 +279,7 @@ def blocks_from(directory: Path, number: int) -> Iterator[SequencedBlock]:
     for first, following in zip_longest(segments, segments[1:]):
         if following is not None and following <= number:
             continue
-        path = _segment(directory, first)
-        data = path.read_bytes()
-        for block, _ in _records(data, _read_opening(path, data)[0]):
+        for block, _ in Segment(_segment(directory, first)).records():
             if block.number == number:
                 yield block
                 number += 1
@@ -290,10 +301,9 @@ def truncate_at(directory: Path, number: int) -> None:
     while segments[-1] > number:
         _segment(directory, segments.pop()).unlink()
     sync_directory(directory)
-    path = _segment(directory, segments[-1])
-    data = path.read_bytes()
-    at, _ = _read_opening(path, data)
-    os.truncate(path, max((after for block, after in _records(data, at) if block.number < number), default=at))
+    last = Segment(_segment(directory, segments[-1]))
+    kept = (after for block, after in last.records() if block.number < number)
+    os.truncate(last.path, max(kept, default=last.start))
 
 
 def skip_damaged_blocks(directory: Path) -> list[str]:
@@ -305,15 +315,14 @@ def skip_damaged_blocks(directory: Path) -> list[str]:
     segments = segment_firsts(directory)
     for first, following in zip_longest(segments, segments[1:]):
         path = _segment(directory, first)
-        data = path.read_bytes()
         try:
-            blocks = list(_records(data, _read_opening(path, data)[0]))
+            blocks = list(Segment(path).records())
             # An incomplete tail of the last segment is truncated when the sequence is opened.
             if following in {first + len(blocks), None}:
                 continue
         except LogCorruptError:
             blocks = []
-        aside = _keep(directory, path.name, data)
+        aside = _keep(directory, path.name, path.read_bytes())
         for later in segments[segments.index(first) + 1 :]:
             _segment(directory, later).rename(aside / _segment(directory, later).name)
         if blocks:
@@ -368,31 +377,48 @@ def _missing(directory: Path, number: int) -> LogCorruptError:
     )
 
 
-def _opening(ends: dict[int, int]) -> bytes:
-    """Return the first line of a segment: up to where each source was sequenced before it."""
-    return json.dumps({"ends": {str(source): end for source, end in ends.items()}}).encode() + b"\n"
+def _opening(ends: Mapping[Lane[int], int]) -> bytes:
+    """Return the first line of a segment: its format, and up to where each lane was sequenced before it."""
+    return json.dumps({"format": _FORMAT, "ends": dump_ends(ends)}).encode() + b"\n"
 
 
-def _read_opening(path: Path, data: bytes) -> tuple[int, dict[int, int]]:
-    """Return where the records of a segment start, and up to where each source was sequenced before them."""
-    line, newline, _ = data.partition(b"\n")
-    try:
-        ends = {int(source): int(end) for source, end in json.loads(line)["ends"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LogCorruptError(
-            f"The file {path} is damaged: its first line cannot be read. Restore it from a copy, or "
-            "continue with --skip-damaged: the messages get new blocks, and outputs may be repeated."
-        ) from error
-    return len(line) + len(newline), ends
+class Segment:
+    """A file of the sequence, as it is when this object is made.
+
+    Raises:
+        LogCorruptError: Its first line cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.data = path.read_bytes()
+        line, newline, _ = self.data.partition(b"\n")
+        self.start = len(line) + len(newline)
+        """The offset of the first record."""
+        try:
+            opening = json.loads(line)
+            self.format: int = opening.get("format", 1)
+            self.ends = _ends_of_first_format(opening) if self.format == 1 else load_ends(opening["ends"])
+            """Up to where each lane was sequenced before this segment."""
+            self._layout = _RANGES[self.format]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise LogCorruptError(
+                f"The file {path} is damaged: its first line cannot be read. Restore it from a copy, or "
+                "continue with --skip-damaged: the messages get new blocks, and outputs may be repeated."
+            ) from error
+
+    def records(self) -> Iterator[tuple[SequencedBlock, int]]:
+        """Yield the blocks, each with its end offset, up to the first torn or damaged one."""
+        data, at = self.data, self.start
+        view = memoryview(data)
+        while at + _HEAD.size <= len(data):
+            count = _HEAD.unpack_from(data, at)[3]
+            end = at + _HEAD.size + count * self._layout.size
+            if end + _CHECKSUM.size > len(data) or _CHECKSUM.unpack_from(data, end)[0] != crc32(view[at:end]):
+                return
+            yield _unpack(view, at, self._layout)[0], end + _CHECKSUM.size
+            at = end + _CHECKSUM.size
 
 
-def _records(data: bytes, at: int) -> Iterator[tuple[SequencedBlock, int]]:
-    """Yield the blocks in a segment, each with its end offset, up to the first torn or damaged one."""
-    view = memoryview(data)
-    while at + _HEAD.size <= len(data):
-        count = _HEAD.unpack_from(data, at)[3]
-        end = at + _HEAD.size + count * _RANGE.size
-        if end + _CHECKSUM.size > len(data) or _CHECKSUM.unpack_from(data, end)[0] != crc32(view[at:end]):
-            return
-        yield unpack_block(view[at:end]), end + _CHECKSUM.size
-        at = end + _CHECKSUM.size
+def _ends_of_first_format(opening: Mapping[str, Any]) -> dict[Lane[int], int]:
+    return {Lane(int(source)): int(end) for source, end in opening["ends"].items()}

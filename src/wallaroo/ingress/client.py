@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from wallaroo.backoff import Backoff
 from wallaroo.errors import WallarooError
+from wallaroo.ingress.lanes import Lane, dump_ends
 
 if TYPE_CHECKING:
     from wallaroo.ingress.source import SourceStatus
@@ -46,9 +47,9 @@ class IngressClient:
         """Report that the outputs of all blocks before `block` have been delivered."""
         self._ask({"op": "delivered", "block": block})
 
-    def committed(self, block: int, ends: Mapping[str, int]) -> None:
-        """Report that the blocks before `block`, and of each source the messages before these, are committed."""
-        self._ask({"op": "committed", "block": block, "offsets": ends})
+    def committed(self, block: int, ends: Mapping[Lane[str], int]) -> None:
+        """Report that the blocks before `block`, and of each lane the messages before these, are committed."""
+        self._ask({"op": "committed", "block": block, "ends": dump_ends(ends)})
 
     def end_epoch(self, of: int | None = None) -> int | None:
         """End the current epoch, or the one of block `of`; return the block where it ends, None without an epoch."""
@@ -65,7 +66,7 @@ class IngressClient:
         self._ask({"op": "tick"})
 
     def drain(self) -> dict[str, int]:
-        """Stop accepting, read what has already arrived, and return where the logs end."""
+        """Stop accepting, read what has already arrived, and return where the sources end."""
         ends: dict[str, int] = self._ask({"op": "drain"})["ends"]
         return ends
 
@@ -73,6 +74,11 @@ class IngressClient:
         """Return the status of each source; give up after `within` seconds instead of the default timeout."""
         status: dict[str, SourceStatus] = self._ask({"op": "status"}, within)["status"]
         return status
+
+    def damage(self, *, within: float) -> str | None:
+        """Return why blocks that are needed again cannot be read, None if none is damaged; give up after `within`."""
+        damage: str | None = self._ask({"op": "damage"}, within)["damage"]
+        return damage
 
     def close(self) -> None:
         """Close the connections. The client can still be used, and reconnects."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, BinaryIO
 
 from wallaroo.connectors.registry import source_kind
+from wallaroo.ingress.lanes import Lane, dump_ends, ends_by_source, load_ends
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import SEGMENT_BYTES
 from wallaroo.program import Instructions, build
@@ -23,7 +24,8 @@ class SourceEndpoint:
     A source without a log keeps its own files in that folder.
 
     `name` is the pipeline's. `config` is not serialized: it contains user code, and the ingress process takes it from
-    the application that it builds. No message gets an index below `known`: the application has already seen those.
+    the application that it builds. No message gets an index below the one of its lane in `known`: the application has
+    already seen those.
     """
 
     name: str
@@ -31,13 +33,13 @@ class SourceEndpoint:
     place: Mapping[str, Any]
     log_directory: str
     config: Any = None
-    known: int = 0
+    known: Mapping[int, int] = field(default_factory=dict)
 
 
-def endpoint_of(name: str, config: Any, log_directory: str, known: int = 0) -> SourceEndpoint:
+def endpoint_of(name: str, config: Any, log_directory: str, known: Mapping[int, int] | None = None) -> SourceEndpoint:
     """Return the endpoint of a source with this config."""
     kind = source_kind(config)
-    return SourceEndpoint(name, kind.name, kind.place(config), log_directory, config, known)
+    return SourceEndpoint(name, kind.name, kind.place(config), log_directory, config, known or {})
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,10 @@ class IngressConfig:
 def dump_config(config: IngressConfig) -> bytes:
     """Return a configuration as a line of JSON."""
     told = _plain(config, {"sources", "limits"})
-    told["sources"] = [_plain(source, {"config"}) for source in config.sources]
+    told["sources"] = [_plain(source, {"config", "known"}) for source in config.sources]
+    told["known"] = dump_ends(
+        {Lane(source.name, lane): end for source in config.sources for lane, end in source.known.items()}
+    )
     told["limits"] = {**_plain(config.limits, {"chosen"}), "chosen": sorted(config.limits.chosen)}
     return json.dumps(told).encode() + b"\n"
 
@@ -84,8 +89,12 @@ def load_config(stream: BinaryIO) -> IngressConfig:
     limits = told.pop("limits")
     limits = Limits(**{**limits, "chosen": frozenset(limits["chosen"])})
     configs = _configs_of(told["program"])
+    known = ends_by_source(load_ends(told.pop("known")))
     # Not every source belongs to a pipeline: the one for replayed dead letters does not, and has no user code.
-    sources = [SourceEndpoint(config=configs.get(source["name"]), **source) for source in told.pop("sources")]
+    sources = [
+        SourceEndpoint(config=configs.get(source["name"]), known=known.get(source["name"], {}), **source)
+        for source in told.pop("sources")
+    ]
     return IngressConfig(sources=sources, limits=limits, **told)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.errors import WallarooError
+from wallaroo.ingress.lanes import ends_by_source, load_ends
 from wallaroo.ingress.sequencer import ReaderChannel, Sequencer
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class ControlChannel:
                 return {"block": await ingress.force()}
             case "status":
                 return {"status": ingress.status()}
+            case "damage":
+                return {"damage": ingress.sequencer.damage}
             case "end epoch":
                 return {"block": ingress.sequencer.end_epoch(request["of"])}
             case "tick":
@@ -87,17 +90,17 @@ class ControlChannel:
                 ingress.sequencer.delivered(request["block"])
             case "committed":
                 ingress.sequencer.committed(request["block"])
-                for source, index in self._positions(request):
-                    source.commit(index)
+                for source, ends in self._positions(request):
+                    source.commit(ends)
             case unknown:
                 raise ValueError(unknown)
         return {}
 
-    def _positions(self, request: dict[str, Any]) -> Iterator[tuple[Source, int]]:
+    def _positions(self, request: dict[str, Any]) -> Iterator[tuple[Source, dict[int, int]]]:
         """Yield the positions in a request, without those of sources that the application no longer has."""
-        for name, index in request["offsets"].items():
+        for name, ends in ends_by_source(load_ends(request["ends"])).items():
             if name in self._ingress.sources:
-                yield self._ingress.sources[name], index
+                yield self._ingress.sources[name], ends
 
 
 REQUEST_ERRORS = (ValueError, KeyError, TypeError, AttributeError, OSError)
@@ -119,8 +122,8 @@ async def hand_out(
     """Hand out blocks to a reader until it disconnects."""
     line = ReaderChannel(writer.write, writer.close)
     number = request["reader"]
-    sequencer.join(request["attempt"], number, request["readers"], request["start"], line)
     try:
+        sequencer.join(request["attempt"], number, request["readers"], request["start"], line)
         await reader.read()
     finally:
         sequencer.left(number, line)

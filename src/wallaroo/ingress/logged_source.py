@@ -16,10 +16,12 @@ from wallaroo.notices import QUIET_SECONDS, Condition
 from wallaroo.sizes import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Mapping
 
     from wallaroo.connectors.base import IntakeContext, LoggedKind
+    from wallaroo.ingress.block_sequence import Range
     from wallaroo.ingress.config import SourceEndpoint
+    from wallaroo.ingress.source import OnAdded
 
 SYNC_SECONDS = 1.0
 """How often a log is synced to disk: older messages survive a power failure."""
@@ -34,8 +36,9 @@ RETRY_SECONDS = 1.0
 class LoggedSource(Source):
     """Appends what its intake receives to a log, and applies back pressure to the intake.
 
-    There are two reasons for back pressure: the log has reached its limit, or the disk is full or fails. In the
-    second case messages that were already read wait in memory: nothing that left the sender's socket is lost.
+    A log is a single lane. There are two reasons for back pressure: the log has reached its limit, or the disk is full
+    or fails. In the second case messages that were already read wait in memory: nothing that left the sender's socket
+    is lost.
     """
 
     _told_full = (
@@ -49,7 +52,7 @@ class LoggedSource(Source):
         kind: LoggedKind,
         endpoint: SourceEndpoint,
         context: IntakeContext,
-        on_added: Callable[[str, int, int, int], None],
+        on_added: OnAdded,
         segment_bytes: int,
     ) -> None:
         super().__init__(endpoint, context, on_added)
@@ -62,8 +65,9 @@ class LoggedSource(Source):
         self._log = LogWriter(self.directory, segment_bytes=min(segment_bytes, self._limits.segment_bytes))
         for text in self._log.dropped:
             self._notice(text)
+        self._known = endpoint.known.get(0, 0)
         # Before any sender can connect: after a power failure the log may end before what was already processed.
-        self.advance(endpoint.known)
+        self.advance(self._known)
         self._check_room()
 
     @property
@@ -71,8 +75,13 @@ class LoggedSource(Source):
         """Return the index after the last message in the log."""
         return self._log.end
 
-    def pieces_from(self, index: int, size: int) -> Iterator[tuple[int, int, int]]:
-        """Yield ranges of about `size` bytes, each with its size, of the messages in the log from `index` on."""
+    def resume(self, ends: Mapping[int, int], size: int) -> Iterator[tuple[int, int, int]]:
+        """Continue where the sequence ends, and return what is in the log after that."""
+        index = max(ends.get(0, self.start), self._known)
+        self.advance(index)
+        return self._pieces_from(index, size)
+
+    def _pieces_from(self, index: int, size: int) -> Iterator[tuple[int, int, int]]:
         log = LogReader(self.directory)
         while index < self.end:
             end = log.limit(index, size, self.end)
@@ -89,9 +98,9 @@ class LoggedSource(Source):
         """Return how many bytes in the log are not processed yet."""
         return self._log.bytes_after(max(self._log.committed, self._delivered))
 
-    def delivered(self, index: int) -> None:
-        """Record that the outputs of the messages before `index` have been delivered."""
-        self._delivered = max(self._delivered, index)
+    def delivered(self, done: Range) -> None:
+        """Record that the outputs of the messages up to the end of a range have been delivered."""
+        self._delivered = max(self._delivered, done.end)
 
     @property
     def held_back(self) -> bool:
@@ -127,10 +136,10 @@ class LoggedSource(Source):
         else:
             self._check_room()
 
-    def commit(self, index: int) -> None:
-        """Record that the messages before `index` are processed."""
+    def commit(self, ends: Mapping[int, int]) -> None:
+        """Record that the messages before the position of the log's lane are processed."""
         try:
-            self._log.delete_before(index)
+            self._log.delete_before(ends.get(0, 0))
             self._check_room()
         except OSError as error:
             self._notice(f"Old messages of {self.name!r} could not be deleted: {error}.")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
+from wallaroo.ingress.lanes import MAX_LANES
 from wallaroo.ingress.log.committed import note_committed, read_committed
 from wallaroo.ingress.log.format import DIRECTORY_MODE
 from wallaroo.ingress.source import MESSAGE_BYTES, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator, Mapping
 
     from wallaroo.connectors.base import IntakeContext, RangedKind
+    from wallaroo.ingress.block_sequence import Range
     from wallaroo.ingress.config import SourceEndpoint
+    from wallaroo.ingress.source import OnAdded
 
 _MAX_RANGE_BYTES = 1 << 30
 _STEPS = 256
@@ -23,7 +26,7 @@ _STEPS = 256
 class RangedSource(Source):
     """Sequences what its intake announces, and holds the intake back while too much of that is not processed.
 
-    Its end is recorded in the sequence of blocks. Its own folder has only the committed position.
+    The ends of its lanes are recorded in the sequence of blocks. Its own folder has only the committed positions.
     """
 
     _told_full = (
@@ -32,107 +35,133 @@ class RangedSource(Source):
     )
     _told_room = "More is taken from {name!r} again."
 
-    def __init__(
-        self,
-        kind: RangedKind,
-        endpoint: SourceEndpoint,
-        context: IntakeContext,
-        on_added: Callable[[str, int, int, int], None],
-    ) -> None:
+    def __init__(self, kind: RangedKind, endpoint: SourceEndpoint, context: IntakeContext, on_added: OnAdded) -> None:
         super().__init__(endpoint, context, on_added)
         self.intake = kind.intake(endpoint.config, endpoint.place, self, context)
         self.directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-        self._end = max(read_committed(self.directory), endpoint.known)
+        self._max_lanes = MAX_LANES if kind.has_lanes else 1
+        self._committed = _furthest(read_committed(self.directory), endpoint.known)
+        self._ends = dict(self._committed)
+        self._starts = dict(self._committed)
+        """By lane, the position of the first message that is not processed."""
         step = self._limits.max_log // _STEPS
-        self._uncommitted = _Ahead(self._end, step)
-        self._undelivered = _Ahead(self._end, step)
+        self._uncommitted = _Ahead(step)
+        self._undelivered = _Ahead(step)
 
     @property
     def start(self) -> int:
-        """Return the position of the first message that is not processed."""
-        return self._uncommitted.position
-
-    @property
-    def committed(self) -> int:
-        """Return the position before which messages are no longer read."""
-        return self._uncommitted.position
+        """Return the sum of the positions of the first messages that are not processed."""
+        return sum(self._starts.values())
 
     @property
     def end(self) -> int:
-        """Return the position after the last announced message."""
-        return self._end
+        """Return the sum of the positions after the last announced messages."""
+        return sum(self._ends.values())
+
+    @property
+    def lanes(self) -> list[int]:
+        """Return the lanes of which anything was ever announced, in order."""
+        return sorted(self._ends)
+
+    def end_of(self, lane: int = 0) -> int | None:
+        """Return the position after the last announced message of a lane, None if there is none."""
+        return self._ends.get(lane)
+
+    def committed_of(self, lane: int = 0) -> int | None:
+        """Return the position before which messages of a lane are no longer read, None if nothing is committed."""
+        return self._committed.get(lane)
 
     @property
     def backlog_bytes(self) -> int:
         """Return how many bytes are announced and not processed yet."""
         return self._undelivered.bytes
 
-    def announced(self, first: int, end: int, size: int) -> None:
+    def announced(self, first: int, end: int, size: int, lane: int = 0) -> None:
         """Add messages to the sequence of the application."""
-        if not self._end <= first < end:
-            raise ValueError(f"{self.name!r} ends at {self._end}: {first} to {end} cannot come next")
-        if not 0 <= size <= _MAX_RANGE_BYTES:
-            raise ValueError(f"{size} bytes at once are not a part of a block; at most {_MAX_RANGE_BYTES} are")
-        self._count(end, size + MESSAGE_BYTES * (end - first))
-        self._added(first, end, size)
+        if not 0 <= lane < self._max_lanes:
+            raise ValueError(f"{self.name!r} cannot have a lane {lane}: its kind allows {self._max_lanes}, from 0 on")
+        if not self._ends.get(lane, 0) <= first < end:
+            where = f"lane {lane} of {self.name!r}"
+            raise ValueError(f"{where} ends at {self._ends.get(lane, 0)}: {first} to {end} cannot come next")
+        counted = size + MESSAGE_BYTES * (end - first)
+        if size < 0 or counted > _MAX_RANGE_BYTES:
+            raise ValueError(f"{counted} bytes at once are not a part of a block; at most {_MAX_RANGE_BYTES} are")
+        self._count(lane, first, end, counted)
+        self._added(first, end, size, lane)
 
-    def sequenced(self, end: int, size: int) -> None:
-        """Record what an earlier process announced: it is in the sequence, up to `end`."""
-        if end > self._end:
-            self._count(end, size)
+    def sequenced(self, done: Range, size: int) -> None:
+        """Record what an earlier process announced: it is in the sequence."""
+        if done.end > self._ends.get(done.lane, 0):
+            self._count(done.lane, done.first, done.end, size)
 
-    def _count(self, end: int, size: int) -> None:
-        self._end = end
-        self._uncommitted.add(end, size)
-        self._undelivered.add(end, size)
+    def _count(self, lane: int, first: int, end: int, size: int) -> None:
+        self._starts.setdefault(lane, first)
+        self._ends[lane] = end
+        self._uncommitted.add(lane, end, size)
+        self._undelivered.add(lane, end, size)
         self._hold_at_limit(self._uncommitted.bytes)
 
-    def advance(self, index: int) -> None:
-        """Make sure that no further message gets a position below `index`."""
-        self._end = max(self._end, index)
+    def resume(self, ends: Mapping[int, int], size: int) -> Iterator[tuple[int, int, int]]:  # noqa: ARG002
+        """Continue where the sequence ends, or what is committed; there are no messages here."""
+        self._ends = _furthest(self._ends, ends)
+        self._starts = {**ends, **self._starts}
+        return iter(())
 
-    def delivered(self, index: int) -> None:
-        """Record that the outputs of the messages before `index` have been delivered."""
-        self._undelivered.advance(index)
+    def delivered(self, done: Range) -> None:
+        """Record that the outputs of the messages up to the end of a range have been delivered."""
+        self._undelivered.advance(done.lane, done.end)
 
-    def commit(self, index: int) -> None:
-        """Record that the messages before `index` are processed."""
-        if index <= self.committed:
+    def commit(self, ends: Mapping[int, int]) -> None:
+        """Record that the messages before these positions, by lane, are processed."""
+        news = {lane: end for lane, end in ends.items() if end > self._committed.get(lane, 0)}
+        if not news:
             return
-        self._uncommitted.advance(index)
-        self._undelivered.advance(index)
+        self._committed.update(news)
+        self._starts.update(news)
+        for lane, end in news.items():
+            self._uncommitted.advance(lane, end)
+            self._undelivered.advance(lane, end)
         try:
-            note_committed(self.directory, index)
+            note_committed(self.directory, news)
         except OSError as error:
             self._notice(f"How far {self.name!r} is processed could not be recorded: {error}.")
         self._hold_at_limit(self._uncommitted.bytes)
 
 
-class _Ahead:
-    """How many bytes lie ahead of an advancing position; counted in steps, to keep few entries.
+def _furthest(some: Mapping[int, int], others: Mapping[int, int]) -> dict[int, int]:
+    """Return the greater position of each lane.
 
-    >>> ahead = _Ahead(0, step=10)
-    >>> for end, size in (5, 4), (9, 4), (20, 40):
-    ...     ahead.add(end, size)
-    >>> ahead.advance(9)
+    >>> _furthest({0: 5, 1: 7}, {1: 3, 0: 6, 2: 1})
+    {0: 6, 1: 7, 2: 1}
+    """
+    return {lane: max(some.get(lane, 0), others.get(lane, 0)) for lane in {**some, **others}}
+
+
+class _Ahead:
+    """How many bytes lie ahead of an advancing position in each lane; counted in steps, to keep few entries.
+
+    >>> ahead = _Ahead(step=10)
+    >>> for lane, end, size in (0, 5, 4), (0, 9, 4), (1, 7, 1), (0, 20, 40):
+    ...     ahead.add(lane, end, size)
+    >>> ahead.advance(0, 9)
     >>> ahead.bytes
-    40
+    41
     """
 
-    def __init__(self, position: int, step: int) -> None:
-        self.position = position
+    def __init__(self, step: int) -> None:
         self.bytes = 0
         self._step = step
-        self._ranges: deque[tuple[int, int]] = deque()
+        self._lanes: defaultdict[int, deque[tuple[int, int]]] = defaultdict(deque)
 
-    def add(self, end: int, size: int) -> None:
-        if self._ranges and self._ranges[-1][1] + size <= self._step:
-            self._ranges.append((end, self._ranges.pop()[1] + size))
+    def add(self, lane: int, end: int, size: int) -> None:
+        ranges = self._lanes[lane]
+        if ranges and ranges[-1][1] + size <= self._step:
+            ranges.append((end, ranges.pop()[1] + size))
         else:
-            self._ranges.append((end, size))
+            ranges.append((end, size))
         self.bytes += size
 
-    def advance(self, position: int) -> None:
-        self.position = max(self.position, position)
-        while self._ranges and self._ranges[0][0] <= self.position:
-            self.bytes -= self._ranges.popleft()[1]
+    def advance(self, lane: int, position: int) -> None:
+        ranges = self._lanes[lane]
+        while ranges and ranges[0][0] <= position:
+            self.bytes -= ranges.popleft()[1]

@@ -101,7 +101,7 @@ class RemoteLog:
         self._messages = messages
         self._source = source
 
-    def read(self, first: int, end: int) -> Iterator[Piece]:
+    def read(self, first: int, end: int, lane: int = 0) -> Iterator[Piece]:  # noqa: ARG002 - a log has one lane
         """Yield the messages that exist, piece by piece."""
         return self._messages.read(self._source, first, end)
 

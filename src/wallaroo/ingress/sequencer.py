@@ -20,6 +20,8 @@ from struct import Struct
 from typing import NamedTuple
 
 from wallaroo.ingress.block_sequence import Range, SequencedBlock, SequenceWriter
+from wallaroo.ingress.log.format import LogCorruptError
+from wallaroo.notices import QUIET_SECONDS, Condition, Notice
 
 BLOCK_BYTES = 512 << 10
 """The target size of a block under load: one read of a connection may exceed it."""
@@ -64,13 +66,15 @@ class Sequencer:
         *,
         epoch_seconds: float,
         epoch_bytes: int = EPOCH_BYTES,
-        on_cut_failed: Callable[[OSError], None],
+        notice: Notice,
         on_delivered: Callable[[Range], None] = lambda _: None,
     ) -> None:
         self._sequence = sequence
         self._max_epoch_bytes = epoch_bytes
         self._epoch_seconds = epoch_seconds
-        self._on_cut_failed = on_cut_failed
+        self._notice = notice
+        self._unwritten = Condition(notice, quiet=QUIET_SECONDS)
+        self._unforced = Condition(notice, quiet=QUIET_SECONDS)
         self._on_delivered = on_delivered
         self._waiting: deque[tuple[Range, int]] = deque()
         self._waiting_bytes = 0
@@ -96,15 +100,16 @@ class Sequencer:
         self._timer: asyncio.TimerHandle | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._tick_owed = False
+        self.damage: str | None = None
+        """Why blocks that are needed again cannot be read, if they are damaged."""
 
-    def appended(self, source: int, first: int, end: int, size: int) -> None:
+    def appended(self, source: int, first: int, end: int, size: int, lane: int = 0) -> None:
         """Add messages that a source has accepted."""
-        last = self._waiting[-1][0] if self._waiting else None
-        if last is not None and last.source == source and last.end == first and self._waiting[-1][1] < BLOCK_BYTES:
-            merged, before = self._waiting.pop()
-            self._waiting.append((merged._replace(end=end), before + size))
+        last, before = self._waiting[-1] if self._waiting else (None, 0)
+        if last is not None and (last.source, last.lane, last.end) == (source, lane, first) and before < BLOCK_BYTES:
+            self._waiting[-1] = last._replace(end=end), before + size
         else:
-            self._waiting.append((Range(source, first, end), size))
+            self._waiting.append((Range(source, first, end, lane), size))
         self._waiting_bytes += size
         self._pump()
 
@@ -198,14 +203,22 @@ class Sequencer:
             try:
                 await self.force()
             except OSError as error:
-                self._on_cut_failed(error)
+                self._not_synced(error)
+            else:
+                self._unforced.end("The sequence of blocks is synced to the disk again.")
 
     def sync(self) -> None:
         """Sync the sequence to disk."""
         try:
             self._sequence.sync()
         except OSError as error:
-            self._on_cut_failed(error)
+            self._not_synced(error)
+
+    def _not_synced(self, error: OSError) -> None:
+        self._unforced.begin(
+            f"The sequence of blocks could not be synced to the disk: {error.strerror}. It is retried; until then a "
+            "power failure could lose the order of what was received since, and outputs could be repeated."
+        )
 
     def close(self) -> None:
         """Sync the sequence to disk and close it; no more blocks are handed out."""
@@ -217,12 +230,22 @@ class Sequencer:
         try:
             self._sequence.close(self.handed_out)
         except OSError as error:
-            self._on_cut_failed(error)
+            self._notice(f"The sequence of blocks could not be synced to the disk at the end: {error.strerror}.")
+        self._unwritten.close()
+        self._unforced.close()
 
     def _pump(self) -> None:
         """Hand out all blocks that may be handed out now, and schedule the next call if necessary."""
-        while self._is_open() and (block := self._next_block()) is not None:
-            self._hand_out(block)
+        try:
+            while self._is_open() and (block := self._next_block()) is not None:
+                self._hand_out(block)
+        except LogCorruptError as error:
+            # The driver asks for the reason when it finds its query ended. Senders are not concerned.
+            self.damage = str(error)
+            self._end_attempt()
+        except OSError as error:
+            self._notice(f"The sequence of blocks cannot be read: {error.strerror}. It is retried.")
+            self._end_attempt()
         if self._waiting_bytes > _MAX_WAITING_BYTES or len(self._waiting) > _MAX_RANGES:
             self._cut()
 
@@ -277,9 +300,10 @@ class Sequencer:
             block = self._sequence.append(time.time_ns(), size, tuple(each for each, _ in taken))
         except OSError as error:
             self._waiting.extendleft(reversed(taken))
-            self._on_cut_failed(error)
+            self._unwritten.begin(f"The sequence of blocks cannot be written: {error.strerror}. It is retried.")
             self._try_again_later(tick=not taken)
             return
+        self._unwritten.end("The sequence of blocks can be written again.")
         self._waiting_bytes -= size
         self._last_cut = time.monotonic()
         if block.number == self._next:

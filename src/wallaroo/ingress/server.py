@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wallaroo.connectors.base import IntakeContext, LoggedKind, RangedKind
 from wallaroo.connectors.registry import source_kind_called
 from wallaroo.ingress.block_sequence import SequenceWriter
+from wallaroo.ingress.lanes import ends_by_source
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.logged_source import LoggedSource
 from wallaroo.ingress.partial_frames import PartialFrames
@@ -64,17 +65,14 @@ class IngressServer:
             sequence,
             epoch_seconds=self._config.epoch_seconds,
             epoch_bytes=min(EPOCH_BYTES, self._config.limits.max_log // 4),
-            on_cut_failed=self._cut_failed,
-            on_delivered=lambda done: self.sources[sequence.names[done.source]].delivered(done.end),
+            notice=self._notice,
+            on_delivered=lambda done: self.sources[sequence.names[done.source]].delivered(done),
         )
         self._count_sequenced(sequence)
-        known = {endpoint.name: endpoint.known for endpoint in self._config.sources}
+        ends = ends_by_source(sequence.ends)
         for number, name in enumerate(sequence.names):
             if name in self.sources:
-                source = self.sources[name]
-                low = max(sequence.ends.get(number, source.start), known[name])
-                source.advance(low)
-                for first, end, size in source.pieces_from(low, BLOCK_BYTES):
+                for first, end, size in self.sources[name].resume(ends.get(number, {}), BLOCK_BYTES):
                     sequencer.appended(number, first, end, size)
         self._numbers = {name: number for number, name in enumerate(sequence.names)}
         return sequencer
@@ -91,13 +89,10 @@ class IngressServer:
                 messages = sum(each.end - each.first for each in block.ranges)
                 for each in block.ranges:
                     if each.source in sources:
-                        sources[each.source].sequenced(each.end, block.size * (each.end - each.first) // messages)
+                        sources[each.source].sequenced(each, block.size * (each.end - each.first) // messages)
 
-    def _cut_failed(self, error: OSError) -> None:
-        self._notice(f"The sequence of blocks cannot be written: {error.strerror}. It is retried.")
-
-    def _added(self, source: str, first: int, end: int, size: int) -> None:
-        self.sequencer.appended(self._numbers[source], first, end, size)
+    def _added(self, source: str, first: int, end: int, size: int, lane: int) -> None:
+        self.sequencer.appended(self._numbers[source], first, end, size, lane)
 
     async def start(self) -> dict[str, tuple[str, int]]:
         """Start the intakes of all sources, and return the addresses of those that listen."""
@@ -124,7 +119,7 @@ class IngressServer:
             loop.default_exception_handler(context)
 
     def ends(self) -> dict[str, int]:
-        """Return for each source the index after its last message."""
+        """Return for each source the index after its last message; with lanes, the sum of these."""
         return {name: source.end for name, source in self.sources.items()}
 
     def status(self) -> dict[str, SourceStatus]:

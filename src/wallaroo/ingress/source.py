@@ -10,17 +10,24 @@ from wallaroo.notices import QUIET_SECONDS, Condition
 from wallaroo.sizes import readable_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from wallaroo.connectors.base import Intake, IntakeContext
+    from wallaroo.ingress.block_sequence import Range
     from wallaroo.ingress.config import SourceEndpoint
+
+    OnAdded = Callable[[str, int, int, int, int], None]
+    """Called for all messages: the source's name, the first position, the one after the last, the size, the lane."""
 
 MESSAGE_BYTES = 16
 """What a message counts in addition to its payload, where the bytes in flight are bounded."""
 
 
 class SourceStatus(TypedDict):
-    """The status of a source. The totals count from the start of the ingress process."""
+    """The status of a source. The totals count from the start of the ingress process.
+
+    Of a source with several lanes, `start` and `end` are the sums over its lanes.
+    """
 
     connections: int
     start: int
@@ -32,19 +39,14 @@ class SourceStatus(TypedDict):
 
 
 class Source(ABC):
-    """What all sources have in common, wherever their messages are stored: a `SourceSide` for the intake.
-
-    `on_added` is called for all messages: with the source's name, the first position, the one after the last, the size.
-    """
+    """What all sources have in common, wherever their messages are stored: a `SourceSide` for the intake."""
 
     intake: Intake
     _told_full: ClassVar[str]
     """The notice when the limit is reached; it has a `name` and a `limit`."""
     _told_room: ClassVar[str]
 
-    def __init__(
-        self, endpoint: SourceEndpoint, context: IntakeContext, on_added: Callable[[str, int, int, int], None]
-    ) -> None:
+    def __init__(self, endpoint: SourceEndpoint, context: IntakeContext, on_added: OnAdded) -> None:
         self.name = endpoint.name
         self.directory = Path(endpoint.log_directory)
         self._limits = context.limits
@@ -58,12 +60,12 @@ class Source(ABC):
     @property
     @abstractmethod
     def start(self) -> int:
-        """Return the position of the first message that is not processed."""
+        """Return the position of the first message that is not processed; with lanes, the sum of these."""
 
     @property
     @abstractmethod
     def end(self) -> int:
-        """Return the position after the last added message."""
+        """Return the position after the last added message; with lanes, the sum of these."""
 
     @property
     @abstractmethod
@@ -76,20 +78,19 @@ class Source(ABC):
         return self._full
 
     @abstractmethod
-    def advance(self, index: int) -> None:
-        """Make sure that no further message gets a position below `index`."""
+    def resume(self, ends: Mapping[int, int], size: int) -> Iterator[tuple[int, int, int]]:
+        """Continue where the sequence ends, which is given by lane: no further message gets a position before that.
 
-    def pieces_from(self, index: int, size: int) -> Iterator[tuple[int, int, int]]:  # noqa: ARG002
-        """Yield ranges of about `size` bytes, each with its size, of the messages stored here from `index` on."""
-        return iter(())
-
-    @abstractmethod
-    def delivered(self, index: int) -> None:
-        """Record that the outputs of the messages before `index` have been delivered."""
+        Return the messages stored here that are not in the sequence: ranges of about `size` bytes, each with its size.
+        """
 
     @abstractmethod
-    def commit(self, index: int) -> None:
-        """Record that the messages before `index` are processed."""
+    def delivered(self, done: Range) -> None:
+        """Record that the outputs of the messages of a range, and of those before them, have been delivered."""
+
+    @abstractmethod
+    def commit(self, ends: Mapping[int, int]) -> None:
+        """Record that the messages before these positions, by lane, are processed."""
 
     def status(self) -> SourceStatus:
         """Return the status of the source."""
@@ -117,11 +118,11 @@ class Source(ABC):
         self.intake.close()
         self._fullness.close()
 
-    def _added(self, first: int, end: int, size: int) -> None:
+    def _added(self, first: int, end: int, size: int, lane: int = 0) -> None:
         self._total_messages += end - first
         self._total_bytes += size
         # Each message takes memory while it is in flight, however short it is.
-        self._on_added(self.name, first, end, size + MESSAGE_BYTES * (end - first))
+        self._on_added(self.name, first, end, size + MESSAGE_BYTES * (end - first), lane)
 
     def _hold_at_limit(self, taken: int) -> None:
         """Pause the intake if `taken` exceeds the limit; resume it well below the limit, or when all is processed."""

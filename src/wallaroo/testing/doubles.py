@@ -14,7 +14,8 @@ from wallaroo.engine.stages.outbox import AT_HAND, Outbox
 from wallaroo.engine.stages.steps import checked_bytes
 from wallaroo.engine.transport.dead_letter_record import Place
 from wallaroo.errors import WallarooError
-from wallaroo.protocols import LINES, Decoder, Encoder, SinkConfig
+from wallaroo.kafka_message import KafkaMessage
+from wallaroo.protocols import LINES, Decoder, Encoder, KafkaDecoder, SinkConfig, takes_message
 
 
 class StepError(WallarooError):
@@ -88,7 +89,7 @@ class AtHand:
         """Set the current message."""
         self._piece = (position, [message])
 
-    def read(self, source: str, first: int, end: int) -> Iterator[Piece]:  # noqa: ARG002 - there is only one message
+    def read(self, source: str, first: int, end: int, lane: int) -> Iterator[Piece]:  # noqa: ARG002 - there is only one
         """Yield the current message."""
         yield self._piece
 
@@ -114,12 +115,18 @@ class Feed:
     framing = LINES
     """Nothing is framed in memory, so the value does not matter."""
 
-    def __init__(self, decoder: Decoder) -> None:
-        self._decoder = decoder
+    def __init__(self, decoder: Decoder | KafkaDecoder) -> None:
+        self._decode: Any = decoder.decode
+        self._takes_message = takes_message(decoder)
 
     def decode(self, bs: Any) -> Any:
         """Return the message, decoded if it is not decoded already."""
-        return self._decoder.decode(bs) if isinstance(bs, bytes) else bs
+        if self._takes_message:
+            if isinstance(bs, bytes):
+                return self._decode(bs, KafkaMessage())
+            is_pair = isinstance(bs, tuple) and len(bs) == 2 and isinstance(bs[1], KafkaMessage)
+            return self._decode(*bs) if is_pair else bs
+        return self._decode(bs) if isinstance(bs, bytes) else bs
 
 
 class Recorder:

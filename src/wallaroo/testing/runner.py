@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, Self, overload
 
+from wallaroo.command_line import call_setup
 from wallaroo.engine.plan import Layout, Plan
 from wallaroo.engine.stages.state_files import MemoryStores
-from wallaroo.engine.stages.worker import Worker
+from wallaroo.engine.stages.worker import Stage, Worker
 from wallaroo.engine.transport.dead_letter_record import Letter, load_records
 from wallaroo.engine.transport.plan_file import own_serializers
 from wallaroo.engine.transport.shuffle_format import DEAD_LETTERS
@@ -44,7 +45,8 @@ def run(application: Testable, inputs: Inputs, *, encoded: bool = False, args: I
     Args:
         application: A built application, or its `application_setup`.
         inputs: The messages for its only source, or, by name of the pipeline, for several. Bytes go through the
-            decoder; anything else is treated as an already decoded message.
+            decoder, and so do pairs of bytes and a `wallaroo.KafkaMessage`, where the decoder takes both; anything
+            else is treated as an already decoded message.
         encoded: Return the encoded outputs instead of the outputs.
         args: The command line for `application_setup`. If omitted, `application_setup` gets as many made-up addresses
             as it needs. Addresses are never opened.
@@ -164,8 +166,9 @@ class InMemory:
         self._at_hand = AtHand()
         self._worker = Worker(plan, self._at_hand, Direct(plan) if keep_errors else Raising(plan))
         self._levels = len(plan.layout.levels)
-        self._states = {state for level in plan.layout.levels for state in level}
+        self._level_of = {state: layout.level for state, layout in plan.layout.states.items()}
         self._stores = MemoryStores()
+        self._stages: dict[int, Stage] = {}
         self._sent: dict[str, int] = dict.fromkeys(names, 0)
         self._blocks = 0
         self.errors: list[dict[str, Any]] = []
@@ -222,15 +225,24 @@ class InMemory:
         """Run a block through all stages; states are committed after each, so that their mistakes surface early."""
         (chunks,) = self._worker.run_first(block, 1)
         unsaved: list[Letter] = []
-        for level in range(self._levels):
-            stage = self._worker.open_stage(level, 0, 1, self._stores)
-            (chunks,) = stage.run([chunks])
-            unsaved += stage.end()
-            stage.keep()
+        try:
+            for level in range(self._levels):
+                stage = self._stage(level)
+                (chunks,) = stage.run([chunks])
+                unsaved += stage.end()
+        except BaseException:
+            # Some states may have been changed in part; they are made again from what was committed.
+            self._stages.clear()
+            raise
         for chunk in chunks:
             if chunk.route == DEAD_LETTERS:
                 self.errors += load_records(chunk.body)
         self.errors += unsaved
+
+    def _stage(self, level: int) -> Stage:
+        if level not in self._stages:
+            self._stages[level] = self._worker.open_stage(level, 0, 1, self._stores)
+        return self._stages[level]
 
     @overload
     def outputs(self, sink: str | None = None, *, encoded: Literal[False] = False) -> list[Any]: ...
@@ -272,9 +284,10 @@ class InMemory:
         Returns:
             The objects by key.
         """
-        if name not in self._states:
-            raise WallarooError(f"There is no state {name!r}; there is: {', '.join(map(repr, sorted(self._states)))}.")
-        return dict(self._worker.states((name, _ONLY_BUCKET), self._stores))
+        if name not in self._level_of:
+            known = ", ".join(map(repr, sorted(self._level_of)))
+            raise WallarooError(f"There is no state {name!r}; there is: {known}.")
+        return dict(self._stage(self._level_of[name]).states((name, _ONLY_BUCKET)))
 
     def _only(self, names: list[str], given: str | None, kind: str) -> str:
         if given is None and len(names) == 1:
@@ -286,7 +299,7 @@ class InMemory:
 
 
 def _built(setup: Callable[[list[str]], Application], args: Iterable[str] | None) -> Application:
-    return call_with_addresses(setup, []) if args is None else setup(list(args))
+    return call_with_addresses(setup, []) if args is None else call_setup(setup, list(args))
 
 
 def _layout(pipelines: tuple[Pipeline, ...]) -> Layout:

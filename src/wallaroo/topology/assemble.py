@@ -9,7 +9,7 @@ from wallaroo.class_changes import renaming_mistakes
 from wallaroo.errors import WallarooParameterError
 from wallaroo.introspection import MISSING, decoration_mistakes, instance_of, label, making_mistakes
 from wallaroo.topology import validate
-from wallaroo.topology.branches import SINK_METHODS, Declaration, Line, SourceGraph, graphs_of
+from wallaroo.topology.branches import SINK_METHODS, Declaration, Ends, SourceGraph, graphs_of
 from wallaroo.topology.model import (
     Application,
     Computation,
@@ -50,16 +50,16 @@ def assemble(name: Any, declarations: Sequence[tuple[Any, ...]], slips: Iterable
     return _application(name, assembly, declarations, slips)
 
 
-def assemble_lines(name: Any, lines: Iterable[Line], slips: Iterable[str] = ()) -> Application:
+def assemble_ends(name: Any, ends: Ends, slips: Iterable[str] = ()) -> Application:
     """Return the application of chained pipelines, or raise one WallarooParameterError that lists all mistakes.
 
     Args:
         name: The name of the application.
-        lines: The declarations after each source; the same source may occur several times.
-        slips: Mistakes that are not visible in the lines; if there are no lines, there must be one.
+        ends: The last declarations of the pipelines, which lead back to their sources.
+        slips: Mistakes that are not visible in the declarations; if there are no ends, there must be one.
     """
     assembly = _Assembly()
-    graphs, mistakes = graphs_of(lines)
+    graphs, mistakes = graphs_of(ends)
     declarations: list[tuple[Any, ...]] = []
     for graph in graphs:
         assembly.take_graph(graph)
@@ -119,20 +119,17 @@ class _Draft:
         return self.graph is not None
 
     def finished(self) -> Pipeline:
-        if self.graph is None:
-            ways = line_of(len(self.steps), *self.groups)
-        else:
-            kept = [each for each in self.graph.declarations if isinstance(self.targets.get(each), int)]
-            ways = tuple(self._onward(each) for each in (self.graph.source, *kept))
+        ways = line_of(len(self.steps), *self.groups) if self.graph is None else self._ways(self.graph)
         return Pipeline(self.name, self.source, tuple(self.steps), tuple(self.sinks), ways)
 
-    def _onward(self, declaration: Declaration) -> tuple[Target, ...]:
-        """Return where messages go after a declaration, skipping those that were not kept."""
-        assert self.graph is not None
-        onward: dict[Target, None] = {}
-        for each in self.graph.after[declaration]:
-            onward |= dict.fromkeys([self.targets[each]] if each in self.targets else self._onward(each))
-        return tuple(onward)
+    def _ways(self, graph: SourceGraph) -> tuple[tuple[Target, ...], ...]:
+        """Return where messages go from the source and from each step, skipping declarations that were not kept."""
+        onward: dict[Declaration, tuple[Target, ...]] = {}
+        for here in (*reversed(graph.declarations), graph.source):
+            ways = [(self.targets[each],) if each in self.targets else onward[each] for each in graph.after[here]]
+            onward[here] = tuple(dict.fromkeys(target for way in ways for target in way))
+        kept = [each for each in graph.declarations if isinstance(self.targets.get(each), int)]
+        return tuple(onward[each] for each in (graph.source, *kept))
 
 
 class _Assembly:

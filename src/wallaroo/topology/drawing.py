@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from wallaroo.topology.model import (
 )
 
 _MARGIN = "  "
+_OF_ONE_COLUMN = re.compile("[ -~─-╿▶◆◇⇉○“”]*")
 _SHARED, _OWN = "◆", "◇"
 
 
@@ -219,6 +221,9 @@ def columns(text: str) -> int:
     >>> columns("word"), columns("単語"), columns("e\u0301")
     (4, 4, 1)
     """
+    # Lines are measured again in each fan around them, and most have nothing but these characters.
+    if _OF_ONE_COLUMN.fullmatch(text):
+        return len(text)
     return sum(
         0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from wallaroo.connectors.registry import source_kind
 from wallaroo.topology.model import Application, KeyBy, Pipeline, SinkGroup, State, StateComputation, Step, sink_name
+
+_PLAIN = {str, bytes, int, float, bool, type(None)}
 
 Description = Mapping[str, Any]
 """Consists of JSON types only."""
@@ -43,8 +46,24 @@ def _step(step: Step) -> str:
 
 
 def _state(state: State) -> str:
-    extent = "one object" if not state.partitioned else "any key" if state.keys is None else f"{len(state.keys)} keys"
+    extent = "one object" if not state.partitioned else "any key" if state.keys is None else _keys(state.keys)
     return f"the state {state.name!r} ({extent})"
+
+
+def _keys(keys: frozenset[Any]) -> str:
+    """Return the number of keys, and a checksum of them.
+
+    >>> _keys(frozenset("ab")), _keys(frozenset("ac"))
+    ('2 keys with the checksum d07ba322', '2 keys with the checksum 68c7c447')
+    """
+    return f"{len(keys)} keys with the checksum {zlib.crc32(repr(sorted(map(_shown, keys))).encode()):08x}"
+
+
+def _shown(key: Any) -> str:
+    """Return a text for a key that is the same in every process: the `repr` of other objects may have an address."""
+    if type(key) is tuple:
+        return f"({', '.join(map(_shown, key))})"
+    return repr(key) if type(key) in _PLAIN else type(key).__qualname__
 
 
 def differences(here: Description, there: Description) -> Iterator[str]:

@@ -8,8 +8,10 @@ plain callable by `bind` and `make` in the process that runs it: classes are ins
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from wallaroo.introspection import instance_of, key_method
@@ -163,7 +165,12 @@ class Pipeline:
 
     def is_joint(self, target: Target) -> bool:
         """Return whether more than one way leads to a step or a group of sinks."""
-        return sum(target in targets for targets in self.ways) > 1
+        return target in self._joints
+
+    @cached_property
+    def _joints(self) -> frozenset[Target]:
+        count = Counter(target for targets in self.ways for target in targets)
+        return frozenset(target for target, ways in count.items() if ways > 1)
 
     def is_keyed(self, target: Target) -> bool:
         """Return whether messages may have a key when they reach a step or a group of sinks."""
@@ -174,7 +181,7 @@ class Pipeline:
         """Return whether the pipeline has a branch."""
         return any(len(targets) > 1 for targets in self.ways)
 
-    @property
+    @cached_property
     def sink_groups(self) -> list[SinkGroup]:
         """Return the groups of sinks, in the order of their sinks."""
         groups = dict.fromkeys(each for targets in self.ways for each in targets if isinstance(each, SinkGroup))

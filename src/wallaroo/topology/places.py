@@ -2,14 +2,17 @@
 
 A step may stand in several branches, and a sink need not have a name. So a place is known by its name and its path: the
 names of what leads to it and of what it leads to. How much of that was needed to tell it from all others is noted as
-well: what was needed then has to be the same now. A place that is not surely the same is not found at all.
+well: what was needed then has to be the same now. Where it was told from others of its name by what leads to it, these
+must not have changed either, as one of them may have come to stand where it was; or else what it leads to has to be the
+same as well. A place that is not surely the same is not found at all.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from wallaroo.connectors.registry import is_sink, sink_kind
@@ -18,6 +21,9 @@ from wallaroo.topology.model import Pipeline, SinkGroup, Target, sink_name
 
 STEP, CHOOSE, ENCODER = "step", "choose", "encoder"
 """The kinds of places, apart from the decoder."""
+
+
+Sides = tuple[list[str], list[str]]
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,11 @@ class Spot:
     """The names of the steps that lead to it."""
     after: tuple[str, ...]
     """The names of the steps and sinks that it leads to; for a sink, its address and encoder."""
+
+    @cached_property
+    def sides(self) -> Sides:
+        """Return the names before and after it in an order of their own: branches may be merged in another one."""
+        return sorted(self.before), sorted(self.after)
 
 
 class NoSpotError(Exception):
@@ -83,7 +94,12 @@ def _shown(sink: Any) -> str:
 
 def path_of(pipeline: Pipeline, spot: Spot) -> dict[str, Any]:
     """Return by what a place is found again, as data that can be written as JSON."""
-    path: dict[str, Any] = {"name": spot.name, "before": list(spot.before), "after": list(spot.after)}
+    path: dict[str, Any] = {
+        "name": spot.name,
+        "before": list(spot.before),
+        "after": list(spot.after),
+        "approaches": _approaches(pipeline, spot.kind, spot.name),
+    }
     search = _Search(pipeline, spot.kind, path)
     for level, fitting in _LEVELS.items():
         if len(fitting(search)) == 1:
@@ -141,6 +157,17 @@ def find_numbered_spot(pipeline: Pipeline, kind: str, number: int, name: str) ->
     )
 
 
+def _alike(pipeline: Pipeline, kind: str, name: str) -> list[Spot]:
+    # What had no name could be any of its kind: it may have got one since.
+    return [spot for spot in spots_of(pipeline) if spot.kind == kind and (not name or spot.name == name)]
+
+
+@lru_cache(maxsize=1024)
+def _approaches(pipeline: Pipeline, kind: str, name: str) -> int:
+    """Return a checksum of what leads to each of the places of that kind and name."""
+    return zlib.crc32(repr(sorted(spot.sides[0] for spot in _alike(pipeline, kind, name))).encode())
+
+
 class _Search:
     """The places of a pipeline that fit a path."""
 
@@ -148,9 +175,7 @@ class _Search:
         self._pipeline = pipeline
         self._kind = kind
         self._path = path
-        name = path["name"]
-        # What had no name could be any of its kind: it may have got one since.
-        self.alike = [spot for spot in spots_of(pipeline) if spot.kind == kind and (not name or spot.name == name)]
+        self.alike = _alike(pipeline, kind, path["name"])
 
     def with_name_of_sink(self) -> list[Spot]:
         # Sinks of one pipeline that have the same name are the same sink.
@@ -164,17 +189,22 @@ class _Search:
         return [spot for spot in self.alike if len(self.alike) == 1 and (self._before(spot) or self._after(spot))]
 
     def with_same_before(self) -> list[Spot]:
-        return [spot for spot in self.alike if self._before(spot)]
+        # If any of the others has changed, or is gone, or new, it may now stand where this one was.
+        is_unchanged = self._path.get("approaches") == _approaches(self._pipeline, self._kind, self._path["name"])
+        return [spot for spot in self.alike if self._before(spot)] if is_unchanged else []
 
     def with_same_sides(self) -> list[Spot]:
         return [spot for spot in self.alike if self._before(spot) and self._after(spot)]
 
     def _before(self, spot: Spot) -> bool:
-        # Branches may be merged in another order since.
-        return sorted(spot.before) == sorted(self._path["before"])
+        return spot.sides[0] == self._sides[0]
 
     def _after(self, spot: Spot) -> bool:
-        return sorted(spot.after) == sorted(self._path["after"])
+        return spot.sides[1] == self._sides[1]
+
+    @cached_property
+    def _sides(self) -> Sides:
+        return sorted(self._path["before"]), sorted(self._path["after"])
 
 
 _LEVELS: dict[str, Callable[[_Search], list[Spot]]] = {

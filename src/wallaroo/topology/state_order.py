@@ -54,12 +54,12 @@ def order_mistakes(pipelines: Iterable[Pipeline]) -> Iterator[str]:
     """Yield a sentence for each reason why the states of these pipelines have no common order."""
     pipelines = list(pipelines)
     for pipeline in pipelines:
-        names = [state.name for state in _states(pipeline)]
-        for name in dict.fromkeys(names):
-            if any(way.count(name) > 1 for way in _ways(pipeline)):
+        again = _visits_again(pipeline)
+        for name, visits in _visits(pipeline).items():
+            if not again.isdisjoint(visits):
                 twice = f"pipeline {pipeline.name!r} visits the state {name!r} more than once"
                 yield f"{twice}. {_WHY_AND_WAYS_OUT}"
-            elif names.count(name) > 1:
+            elif len(visits) > 1:
                 yield f"pipeline {pipeline.name!r} visits the state {name!r} in several branches. {_WHY_AND_MERGE}"
     edges = state_hops(pipelines)
     while cycle := _cycle(edges):
@@ -73,26 +73,57 @@ def _states(pipeline: Pipeline) -> list[State]:
     return [step.state for step in pipeline.steps if isinstance(step, StateComputation)]
 
 
-def _ways(pipeline: Pipeline) -> list[tuple[str, ...]]:
-    """Return the names of the states on each path that messages may take."""
-    ways: dict[int, set[tuple[str, ...]]] = {}
-    for index in reversed(range(DECODER, len(pipeline.steps))):
-        step = None if index == DECODER else pipeline.steps[index]
-        here = (step.state.name,) if isinstance(step, StateComputation) else ()
-        onward = [way for each in pipeline.after(index) if isinstance(each, int) for way in ways[each]]
-        ways[index] = {(*here, *way) for way in onward or [()]}
-    return sorted(ways[DECODER])
+def _visits(pipeline: Pipeline) -> dict[str, list[int]]:
+    """Return the steps that use each state, by its name."""
+    visits: dict[str, list[int]] = {}
+    for index, step in enumerate(pipeline.steps):
+        if isinstance(step, StateComputation):
+            visits.setdefault(step.state.name, []).append(index)
+    return visits
+
+
+def _visits_again(pipeline: Pipeline) -> set[int]:
+    """Return the steps to which messages may come that have already visited the same state."""
+    several = [visits for visits in _visits(pipeline).values() if len(visits) > 1]
+    return {index for visits in several for index in visits if not set(visits).isdisjoint(pipeline.before(index))}
 
 
 def state_hops(pipelines: Iterable[Pipeline]) -> dict[tuple[str, str], list[str]]:
     """Return each edge from one state to the next, with the names of the pipelines that contain it."""
     edges: dict[tuple[str, str], list[str]] = {}
     for pipeline in pipelines:
-        # A second visit is reported as a mistake of its own and would also show up here as a cycle.
-        ways = map(dict.fromkeys, _ways(pipeline))
-        for hop in dict.fromkeys(hop for way in ways for hop in pairwise(way)):
+        for hop in _hops(_next_states(pipeline)):
             edges.setdefault(hop, []).append(pipeline.name)
     return edges
+
+
+def _next_states(pipeline: Pipeline) -> dict[str | None, set[str]]:
+    """Return the names of the states that messages visit next after each state, and first of all (after None)."""
+    # A second visit is reported as a mistake of its own and would also show up as a cycle.
+    again = _visits_again(pipeline)
+    after: dict[str | None, set[str]] = {}
+    onward: dict[int, set[str]] = {}
+    for index in reversed(range(DECODER, len(pipeline.steps))):
+        step = None if index == DECODER else pipeline.steps[index]
+        following = set[str]().union(*(onward[each] for each in pipeline.after(index) if isinstance(each, int)))
+        onward[index] = following
+        if isinstance(step, StateComputation) and index not in again:
+            after.setdefault(step.state.name, set()).update(following)
+            onward[index] = {step.state.name}
+    return {**after, None: onward[DECODER]}
+
+
+def _hops(after: dict[str | None, set[str]]) -> Iterator[tuple[str, str]]:
+    """Yield each edge once, in the order of a walk that takes the states by name: it is the same in every process."""
+    waiting: list[tuple[str | None, str]] = [(None, name) for name in sorted(after[None], reverse=True)]
+    visited = set()
+    while waiting:
+        here, there = waiting.pop()
+        if here is not None:
+            yield here, there
+        if there not in visited:
+            visited.add(there)
+            waiting += [(there, name) for name in sorted(after[there], reverse=True)]
 
 
 def _states_before(edges: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

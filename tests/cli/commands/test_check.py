@@ -240,7 +240,7 @@ def test_states_that_cannot_be_made_or_saved(check):
     assert "\n  - the state 'broken' cannot be made: FileNotFoundError: " in err
 
 
-def test_an_application_with_its_own_serialize_saves_what_it_likes(check):
+def test_an_application_with_its_own_serialize_saves_whatever_it_handles(check):
     program = ONE_OF_EACH + "    return ab.new_pipeline('p', source(into)).to_stateful(count, Lambdas, 's').build()\n"
     assert check(program)[0] == 1
     assert check(program + "\ndef serialize(o):\n    return b''\n\ndef deserialize(b):\n    return None\n")[0] == 0

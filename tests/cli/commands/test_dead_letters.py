@@ -103,6 +103,20 @@ class TestList:
         assert found[2][3:] == ["count", "ValueError:", "two", "waiting", "words", "'x'", "7"]
         assert found[3][3:] == ["encoder", "KeyError:", "'z'", "waiting", "other", "8"]
 
+    def test_where_a_source_has_partitions_they_are_reported(self, run, home):
+        ranges = [{"partition": 0, "positions": [4, 9]}, {"partition": 2, "positions": [3, 3]}]
+        letters = [
+            letter(COUNT, 1, KeyError(1), source="w", partition=2, position=7),
+            letter(COUNT, 1, KeyError(1), source="w", partitions=ranges),
+        ]
+        home.dead_letters.unlink()
+        DeadLetterFile(home.dead_letters, lambda _: None).add(letters)
+        exact, other = rows(run("list"))
+        assert (exact[-1], other[-2:]) == ("2:7", ["0:4-9,", "2:3-3"])
+        assert "from       message 7 of partition 2 of 'w'\n" in run("show", exact[0])
+        where = "one of the messages 4 to 9 of partition 0 or one of the messages 3 to 3 of partition 2 of 'w'"
+        assert f"from       {where}\n" in run("show", other[0])
+
     @pytest.mark.parametrize(
         ("options", "wanted"),
         [
@@ -128,7 +142,7 @@ class TestList:
         assert [row[0] for row in rows(run("list", *options))] == expected
         assert [json.loads(line)["id"] for line in run("list", "--json", *options).splitlines()] == expected
 
-    def test_all_that_is_known_as_json(self, run, home):
+    def test_all_fields_as_json(self, run, home):
         lines = [json.loads(line) for line in run("list", "--json").splitlines()]
         kept = [json.loads(line) for line in home.dead_letters.read_text().splitlines()]
         assert lines == [{**each, "state": "waiting"} for each in kept]
@@ -219,7 +233,7 @@ class TestReplay:
             fcntl.flock(lock, fcntl.LOCK_EX)
             assert run("replay", ids[0]) == "Queued 1 message for the running application.\n"
 
-    def test_all_that_can_be_and_have_not_been(self, run, ids, queued):
+    def test_all_letters_that_can_be_replayed_and_have_not_been(self, run, ids, queued):
         run("replay", ids[1])
         output = run("replay", "--all")
         assert output.startswith("1 dead letter cannot be replayed; `wallaroo dead-letters show` says why.\n")
@@ -231,7 +245,7 @@ class TestReplay:
         run("replay", "--step", "count", "--error", "value")
         assert queued() == [ids[2]]
 
-    def test_again_only_when_told(self, run, ids, queued):
+    def test_again_only_when_requested(self, run, ids, queued):
         run("replay", ids[1])
         assert "has been replayed already. To replay it again, add --again." in run("replay", ids[1], refused=True)
         assert queued() == [ids[1]]

@@ -178,7 +178,7 @@ def test_count_only(receive, tmp_path, framing, count):
     assert finished(process) == (f"{count}\n".encode(), "")
 
 
-def test_a_frame_cut_off_is_told(receive):
+def test_a_frame_cut_off_is_reported(receive):
     process, port = receive("--framing", "u32be", "--messages", 1, "--quiet")
     send(port, b"\0\0\0\x05abc")
     assert process.stderr.readline() == (b"a connection ended in the middle of a frame: 2 bytes or more are missing\n")

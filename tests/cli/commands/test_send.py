@@ -239,7 +239,7 @@ def test_nobody_listens(wallaroo, tmp_path):
     )
 
 
-def test_a_broken_connection_tells_how_much_was_handed_over(wallaroo, tmp_path):
+def test_a_broken_connection_reports_how_much_was_handed_over(wallaroo, tmp_path):
     file = tmp_path / "lines"
     file.write_bytes(b"0123456789\n" * 1_000_000)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -268,7 +268,7 @@ def test_a_receiver_that_does_not_read_everything_is_noticed(wallaroo, tmp_path)
     assert "broke the connection: 1 message (9 bytes) had been handed over; none of them is confirmed" in report
 
 
-def test_an_input_that_fails_in_the_middle_is_told_with_what_was_sent_before_it(wallaroo, framed):
+def test_an_input_that_fails_in_the_middle_is_reported_with_what_was_sent_before_it(wallaroo, framed):
     # The end of a terminal that a program holds fails when the other end is closed.
     master, terminal = pty.openpty()
     tty.setraw(terminal)
@@ -295,7 +295,7 @@ def test_a_file_that_cannot_be_read_is_named(wallaroo, listener):
     )
 
 
-def test_a_standard_input_that_is_closed_is_told_before_anybody_is_connected_to(wallaroo):
+def test_a_standard_input_that_is_closed_is_reported_before_anybody_is_connected_to(wallaroo):
     program = "import os, sys; os.close(0); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
     command = [sys.executable, "-c", program, "-c", "from wallaroo.cli.wallaroo import main; main()"]
     with socket.create_server(("127.0.0.1", 0)) as server:

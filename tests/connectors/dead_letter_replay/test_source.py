@@ -124,7 +124,7 @@ def test_a_killed_process_takes_nothing_twice(replaying):
     assert replaying.taken() == ["0", "1", "2", "3", "4", "last"]
 
 
-def test_a_queue_that_was_deleted_begins_behind_what_was_taken(replaying):
+def test_a_queue_that_was_deleted_starts_after_what_was_taken(replaying):
     replaying.queue.add(letters("a", "b"))
     with replaying:
         replaying.wait_for(2)
@@ -152,7 +152,7 @@ SPOILED = {
 
 
 @pytest.mark.parametrize("how", SPOILED)
-def test_a_spoiled_line_is_told_and_the_letters_behind_it_keep_their_numbers(replaying, how):
+def test_a_spoiled_line_is_reported_and_the_letters_after_it_keep_their_numbers(replaying, how):
     replaying.queue.add(letters("a", "b", "c", "d"))
     lines = replaying.file.read_bytes().splitlines()
     lines[1] = SPOILED[how](lines[1])

@@ -6,6 +6,7 @@ import time
 import wallaroo
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig, endpoint_of
+from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.log import LogReader
 from wallaroo.ingress.process import IngressProcess
 
@@ -62,7 +63,7 @@ def test_makes_every_value_once(tmp_path):
         assert generating.values() == list(range(2500))
 
 
-def test_goes_on_after_a_restart(tmp_path):
+def test_resumes_after_a_restart(tmp_path):
     with Generating(tmp_path, make_generator(1000)) as generating:
         generating.wait_for(1000)
     with Generating(tmp_path, make_generator(3000)) as generating:
@@ -70,7 +71,7 @@ def test_goes_on_after_a_restart(tmp_path):
         assert generating.values() == list(range(3000))
 
 
-def test_goes_on_where_the_log_is_ahead_of_what_was_noted(tmp_path):
+def test_resumes_where_the_log_is_ahead_of_the_recorded_position(tmp_path):
     with Generating(tmp_path, make_generator(1000)) as generating:
         generating.wait_for(1000)
     (tmp_path / "numbers" / "generator").unlink()
@@ -93,11 +94,11 @@ def test_does_not_run_far_ahead_of_the_engine(tmp_path):
         while not stays_at(generating.client, "numbers", held, 1):
             held = generating.client.status()["numbers"]["end"]
         assert held < 1200
-        generating.client.committed(0, {"numbers": held})
+        generating.client.committed(0, {Lane("numbers"): held})
         generating.wait_for(held + 40)
 
 
-def test_a_generator_that_fails_is_told(tmp_path):
+def test_a_generator_that_fails_is_reported(tmp_path):
     class Bad:
         def initial_value(self):
             return 1

@@ -17,7 +17,7 @@ def soon(monkeypatch):
     monkeypatch.setattr(closed_connections, "SUMMARY_SECONDS", 0.05)
 
 
-def test_the_first_closings_are_told_in_full_and_the_rest_is_counted():
+def test_the_first_closings_are_reported_in_full_and_the_rest_is_counted():
     async def run():
         told = []
         closed = ClosedConnections("numbers", told.append)
@@ -46,7 +46,7 @@ def test_the_first_closings_are_told_in_full_and_the_rest_is_counted():
     asyncio.run(run())
 
 
-def test_what_is_left_is_told_at_the_end():
+def test_what_is_left_is_reported_at_the_end():
     async def run():
         told = []
         closed = ClosedConnections("numbers", told.append)

@@ -173,7 +173,7 @@ def test_a_wrong_port_waits_for_the_build():
         (lambda: wallaroo.CustomKafkaSinkCLIParser([], encode), "TCPSinkConfig"),
     ],
 )
-def test_kafka_is_refused_in_plain_words(call, instead):
+def test_kafka_is_refused_with_a_clear_message(call, instead):
     with pytest.raises(wallaroo.WallarooParameterError, match="Kafka comes in a later release") as refused:
         call()
     assert f"wallaroo.{instead}" in str(refused.value)
@@ -187,7 +187,7 @@ def test_kafka_is_refused_in_plain_words(call, instead):
         (lambda: wallaroo.sink_connector("results", encode, decode), "TCPSinkConfig"),
     ],
 )
-def test_connectors_are_refused_in_plain_words(call, instead):
+def test_connectors_are_refused_with_a_clear_message(call, instead):
     with pytest.raises(wallaroo.WallarooParameterError, match="connectors come in a later release") as refused:
         call()
     assert f"wallaroo.{instead}" in str(refused.value)

@@ -129,7 +129,7 @@ def test_a_receiver_that_ends_its_side_and_stops_reading_is_not_waited_for(sink)
     assert done() is None
 
 
-def test_a_receiver_that_knows_nothing_of_confirming_is_told_once(sink, monkeypatch):
+def test_a_receiver_that_never_confirms_is_reported_once(sink, monkeypatch):
     monkeypatch.setattr("wallaroo.connectors.tcp.confirmed_sink._TIMEOUT_SECONDS", 0.01)
     monkeypatch.setattr("wallaroo.connectors.tcp.sink._POLL_SECONDS", 0.01)
     done = sink.deliver(7, b"hello")

@@ -158,6 +158,18 @@ def test_a_receiver_that_pauses_is_waited_for(sink, accept, monkeypatch):
     assert sink.notices.empty()
 
 
+def test_a_receiver_that_takes_nothing_for_long_is_reported_and_its_connection_is_kept(sink, accept, monkeypatch):
+    monkeypatch.setattr("wallaroo.connectors.tcp.sink._POLL_SECONDS", 0.05)
+    monkeypatch.setattr("wallaroo.connectors.tcp.sink._SILENT_SECONDS", 0.1)
+    done = sink.deliver(LARGE)
+    connection = accept()
+    assert "has taken nothing for 0.1 seconds: it does not read, or" in sink.notices.get(timeout=PATIENCE)
+    assert receive(connection, len(LARGE)) == LARGE
+    assert done() is None
+    assert sink.notices.get(timeout=PATIENCE).endswith(" takes outputs again.")
+    assert sink.notices.empty()
+
+
 def test_a_receiver_that_is_not_there_yet_is_waited_for(make_sink):
     address = free_address()
     sink = make_sink(address)
@@ -284,7 +296,7 @@ class TestHowFarABlockHasGot:
         assert seen == sorted(set(seen))
         assert set(seen) <= {border(number) for number in range(1, 20)}
 
-    def test_the_next_run_goes_on_from_there(self, sink, accept):
+    def test_the_next_run_resumes_from_there(self, sink, accept):
         done = sink.deliver(*PARTS, done=border(7))
         rest = b"".join(PARTS[7:])
         assert receive(accept(), len(rest)) == rest
@@ -333,7 +345,7 @@ class TestHowFarABlockHasGot:
 class TestTelling:
     """What is wrong is told when it begins and when it is over, not each time that it is tried again."""
 
-    def test_a_receiver_that_accepts_and_closes_again_and_again_is_told_once(self, sink, accept, monkeypatch):
+    def test_a_receiver_that_accepts_and_closes_again_and_again_is_reported_once(self, sink, accept, monkeypatch):
         monkeypatch.setattr("wallaroo.connectors.tcp.sink._LONGEST_RETRY_SECONDS", 0.01)
         done = sink.deliver(LARGE)
         for _ in range(10):
@@ -345,7 +357,7 @@ class TestTelling:
         assert told[1] == f"The receiver at {sink.tcp.name} is back; the block was sent again."
         assert sink.notices.empty()
 
-    def test_a_receiver_that_takes_a_block_with_each_connection_is_told_once_in_a_while(
+    def test_a_receiver_that_takes_a_block_with_each_connection_is_reported_once_in_a_while(
         self, sink, accept, monkeypatch
     ):
         def lose_one():

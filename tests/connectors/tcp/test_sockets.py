@@ -16,7 +16,7 @@ from wallaroo.errors import WallarooError
         ("127.0.0.1", 70000, "a port is a number from 0 to 65535"),
     ],
 )
-def test_an_address_that_cannot_be_used_is_told(host, port, words):
+def test_an_address_that_cannot_be_used_is_reported(host, port, words):
     with pytest.raises(WallarooError) as caught:
         open_sockets("numbers", host, port)
     assert f"Pipeline 'numbers' cannot listen on {host}:{port}: " in str(caught.value)

@@ -114,7 +114,7 @@ def run(tmp_path, monkeypatch):
         ),
     ],
 )
-def test_it_is_told_once_and_the_connection_stays_open(run, decoder, first, rest, lacking):
+def test_it_is_reported_once_and_the_connection_stays_open(run, decoder, first, rest, lacking):
     async def script(server):
         writer, beginning = await server.connect(first)
         await server.until(server.stuck)
@@ -142,7 +142,7 @@ def test_between_messages_nobody_is_stuck(run):
     run(HEADER, script)
 
 
-def test_many_at_once_are_told_in_few_lines(tmp_path, monkeypatch):
+def test_many_at_once_are_reported_in_few_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(source, "STUCK_SECONDS", 1e9)
 
     async def script():

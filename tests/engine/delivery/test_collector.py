@@ -17,6 +17,7 @@ from wallaroo.engine.state_heads import Place, StoredHead
 from wallaroo.engine.transport.crash_notes import NO_CARE, Note, WorkerNote
 from wallaroo.engine.transport.task_channel import FRAME, HELLO, TaskChannel
 from wallaroo.errors import SavedStateError, WallarooError
+from wallaroo.ingress.lanes import Lane
 
 TOKEN = "secret"
 HEAD = StoredHead(b"[1]", {1: Place("file", 0)})
@@ -80,7 +81,7 @@ def task(collector):
         line.close()
 
 
-def test_a_task_is_told_where_to_begin_and_what_is_in_its_buckets(task):
+def test_a_task_learns_where_to_start_and_what_is_in_its_buckets(task):
     assert task(0).welcome == (5, {("s", 0): HEAD, ("s", 2): HEAD}, NO_CARE)
     assert task(1).welcome == (5, {("s", 1): HEAD}, NO_CARE)
 
@@ -97,18 +98,19 @@ def test_a_block_is_complete_when_all_have_handed_in(collector, task):
 
 def test_an_epoch_is_there_when_all_tasks_have_saved_also_if_they_have_gone_on(collector, task):
     lines = [task(partition) for partition in (0, 1)]
-    lines[0].saved(7, {0: 30, 1: 8}, {("s", 0): HEAD}, [{"n": 0}])
+    lines[0].saved(7, {Lane(0): 30, Lane(1): 8, Lane(1, 3): 9}, {("s", 0): HEAD}, [{"n": 0}])
     for line in lines:
         line.output(7, b"behind it")
     lines[0].output(8, b"further")
     assert collector.next("now", 7, 10) == [b"behind it", b"behind it"]
     # It is still under way, and may not be taken before what is before it has been delivered.
-    lines[1].saved(7, {0: 40, 2: 5}, {("s", 1): HEAD}, [{"n": 1}])
+    lines[1].saved(7, {Lane(0): 40, Lane(2): 5, Lane(1, 3): 12}, {("s", 1): HEAD}, [{"n": 1}])
     lines[1].output(8, b"further")
     assert collector.next("now", 6, 0.05) is None
     epoch = collector.next("now", 8, 10)
     assert isinstance(epoch, Epoch)
-    assert (epoch.block, epoch.ends, set(epoch.heads)) == (7, {0: 40, 1: 8, 2: 5}, {("s", 0), ("s", 1)})
+    assert (epoch.block, set(epoch.heads)) == (7, {("s", 0), ("s", 1)})
+    assert epoch.ends == {Lane(0): 40, Lane(1): 8, Lane(1, 3): 12, Lane(2): 5}
     assert sorted(letter["n"] for letter in epoch.letters) == [0, 1]
     collector.release(7)
     assert collector.next("now", 8, 10) == [b"further", b"further"]
@@ -202,7 +204,7 @@ def test_after_what_a_task_says_no_death_counts(collector, notes, task):
     assert collector.first_end(10).death is None
 
 
-def test_the_next_life_is_told_what_to_be_careful_with_until_it_is_committed(collector, notes, deaths):
+def test_the_next_attempt_is_careful_with_fatal_calls_until_the_block_is_committed(collector, notes, deaths):
     for life in range(3):
         die, care = dies_at(collector, notes, 0, block=5, call="fatal")
         known = [[], [[5]], [[5]]][life]
@@ -232,7 +234,7 @@ def test_whoever_makes_no_sense_is_not_listened_to(collector, bytes_sent):
 
 
 @pytest.mark.parametrize("token", ["guessed", "", "sécret", 3, None])
-def test_without_the_token_nothing_is_told(task, token):
+def test_without_the_token_nothing_is_answered(task, token):
     with pytest.raises(ConnectionError):
         task(0, token=token)
 

@@ -67,7 +67,7 @@ def test_records_are_appended_one_a_line(letters, records, path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_later_run_goes_on_with_the_file(letters, records, path, notices):
+def test_a_later_run_appends_to_the_file(letters, records, path, notices):
     letters.add(records(b"x"))
     again = DeadLetterFile(path, notices.append)
     again.add(records(b"y"))
@@ -79,7 +79,7 @@ def test_without_dead_letters_there_is_no_file(letters, path):
     assert not path.exists()
 
 
-def test_the_first_of_a_kind_is_told_in_full(letters, records, path, notices):
+def test_the_first_of_a_kind_is_reported_in_full(letters, records, path, notices):
     letters.add(records(b"x"))
     (notice,) = notices
     assert notice.startswith("Pipeline 'numbers', step 'decoder' failed for the message b'x'\n")
@@ -87,7 +87,7 @@ def test_the_first_of_a_kind_is_told_in_full(letters, records, path, notices):
     assert notice.endswith(f"The message is kept in {path}; the application continues.")
 
 
-def test_an_error_that_looks_like_python_2_is_told_with_its_hint_and_once(letters, records, notices):
+def test_an_error_that_looks_like_python_2_is_reported_with_its_hint_and_once(letters, records, notices):
     # The words differ from message to message, the place does not.
     letters.add(records(b"xrange(5)", b"unicode(5)", b"xrange(6)", decode=lambda bs: eval(bs, {})))
     (notice,) = notices
@@ -109,7 +109,7 @@ def test_an_error_of_several_lines_is_one_kind(letters, records, notices):
     assert len(notices) == 1
 
 
-def test_other_errors_are_told_as_well(letters, records, notices):
+def test_other_errors_are_reported_as_well(letters, records, notices):
     def decode(bs):
         if bs == b"key":
             raise KeyError(bs)
@@ -125,7 +125,7 @@ def test_other_errors_are_told_as_well(letters, records, notices):
     ]
 
 
-def test_repetitions_are_counted_and_told_after_a_while(letters, records, monkeypatch, notices):
+def test_repetitions_are_counted_and_reported_after_a_while(letters, records, monkeypatch, notices):
     letters.add(records(b"x", b"y", b"z"))
     monkeypatch.setattr("wallaroo.notices.monotonic", lambda: time.monotonic() + 10.0)
     letters.add(records(b"last"))
@@ -134,7 +134,7 @@ def test_repetitions_are_counted_and_told_after_a_while(letters, records, monkey
     assert notices[1:] == [f"Pipeline 'numbers', step 'decoder': {error} — 3 more times."]
 
 
-def test_text_that_is_not_unicode_is_kept_and_told(letters, records, path, notices):
+def test_text_that_is_not_unicode_is_kept_and_reported(letters, records, path, notices):
     def decode(bs):
         raise ValueError("cannot read " + bs.decode(errors="surrogateescape"))
 
@@ -144,7 +144,7 @@ def test_text_that_is_not_unicode_is_kept_and_told(letters, records, path, notic
     assert "cannot read caf" in notices[0]
 
 
-def test_repetitions_are_told_at_most_every_few_seconds_and_at_the_end(letters, records, notices):
+def test_repetitions_are_reported_at_most_every_few_seconds_and_at_the_end(letters, records, notices):
     for _ in range(5):
         letters.add(records(*(b"word" for _ in range(200))))
         letters.sum_up()

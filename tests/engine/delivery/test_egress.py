@@ -18,6 +18,7 @@ from wallaroo.engine.transport.dead_letter_record import dump_records
 from wallaroo.engine.transport.shuffle_format import BLOCK, DEAD_LETTERS, PRINTED, Chunk, pack_share
 from wallaroo.engine.transport.task_channel import TaskChannel
 from wallaroo.ingress.block_sequence import Range, SequencedBlock
+from wallaroo.ingress.lanes import Lane
 
 HEAD = StoredHead(b"[1]", {1: Place("file", 0)})
 LETTER = {"pipeline": "p", "step": "s", "error": "E: x", "traceback": "E: x", "message": "m"}
@@ -92,7 +93,7 @@ def wait_until(condition):
     raise AssertionError("it did not happen")
 
 
-def test_blocks_are_delivered_in_their_order_and_told(egress, task, server):
+def test_blocks_are_delivered_in_order_and_reported(egress, task, server):
     egress.begin("one")
     line = task("one")
     line.output(1, share(1, output(b"second")))
@@ -120,23 +121,23 @@ def test_what_has_been_delivered_is_not_delivered_again_after_a_failure(egress, 
 def test_an_epoch_is_committed_when_all_before_it_is_delivered(egress, task):
     egress.begin("one")
     line, other = task("one"), task("one", partition=1)
-    line.saved(1, {0: 1}, {("s", 0): HEAD})
+    line.saved(1, {Lane(0): 1}, {("s", 0): HEAD})
     assert egress.commits.block == 0
     other.output(0, share(0))
     wait_until(lambda: egress.itself.metrics.commits == 1)
     assert (egress.commits.block, egress.commits.heads) == (1, {("s", 0): HEAD})
-    wait_until(lambda: egress.told == [("delivered", 1), ("committed", 1, {"p": 1})])
+    wait_until(lambda: egress.told == [("delivered", 1), ("committed", 1, {Lane("p"): 1})])
 
 
-def test_what_has_been_delivered_behind_an_epoch_is_not_committed_with_it(egress, task):
+def test_what_has_been_delivered_after_an_epoch_is_not_committed_with_it(egress, task):
     egress.begin("one")
     line = task("one")
     for number in range(3):
         line.output(number, share(number, messages=(number, number + 1)))
     wait_until(lambda: ("delivered", 3) in egress.told)
-    line.saved(2, {0: 2}, {})
+    line.saved(2, {Lane(0): 2, Lane(0, 4): 9}, {})
     wait_until(lambda: egress.itself.metrics.commits == 1)
-    assert (egress.commits.block, egress.commits.ends) == (2, {"p": 2})
+    assert (egress.commits.block, egress.commits.ends) == (2, {Lane("p"): 2, Lane("p", 4): 9})
 
 
 def test_a_long_epoch_does_not_fill_the_memory(egress):
@@ -178,7 +179,7 @@ def test_everything_is_counted_once_whatever_is_computed_again(egress, task, ser
         egress.told.clear()
         line.output(0, share(0, output(b"three"), letters))
         wait_until(lambda: ("delivered", 1) in egress.told)
-    line.saved(1, {0: 1}, {})
+    line.saved(1, {Lane(0): 1}, {})
     wait_until(lambda: counts.commits == 1)
     [sink] = counts.sent_messages
     found = counts.snapshot()

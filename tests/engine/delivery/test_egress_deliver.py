@@ -144,7 +144,7 @@ def test_dead_letters_are_kept_once(start, tmp_path, notices):
     assert "Pipeline 'p', step 's' failed for the message m" in notices[0]
 
 
-def test_printed_text_is_told_once(start, notices):
+def test_printed_text_is_shown_once(start, notices):
     with start() as egress:
         for _ in range(2):
             egress.deliver(0, [sent(PRINTED, "é\nsecond line\n".encode())])

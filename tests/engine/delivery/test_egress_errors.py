@@ -4,12 +4,14 @@ import json
 import socket
 import threading
 from contextlib import closing, contextmanager
-from itertools import count
+from itertools import count, starmap
 
 import pytest
 from tests.engine.blocks import inputs_in
 from tests.engine.delivery.told import Told
 
+from wallaroo.connectors import registry
+from wallaroo.connectors.base import RangedKind
 from wallaroo.engine.delivery.collector import Collector, Epoch
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.error_policy import OnError
@@ -30,7 +32,7 @@ def sent(route, body):
 
 
 def block(number, *ranges):
-    return Chunk(BLOCK, 0, 0, SequencedBlock(number, 0, 1, tuple(map(Range._make, ranges))).pack())
+    return Chunk(BLOCK, 0, 0, SequencedBlock(number, 0, 1, tuple(starmap(Range, ranges))).pack())
 
 
 def failed(*letters):
@@ -45,11 +47,16 @@ def server():
 
 
 @pytest.fixture
-def start(make, server, tmp_path):
+def inputs(tmp_path):
+    return inputs_in(tmp_path, ["p", REPLAYS])
+
+
+@pytest.fixture
+def start(make, server, tmp_path, inputs):
     plan = make.plan(make.pipeline("p", port=server.getsockname()[1]))
 
     plan.sources = ["p", "q", REPLAYS]
-    plan.inputs = inputs_in(tmp_path, ["p", REPLAYS])
+    plan.inputs = inputs
     numbers = count()
 
     @contextmanager
@@ -108,7 +115,7 @@ def test_what_cannot_be_saved_at_the_end_of_an_epoch_is_judged_as_well(start, ke
     assert (egress.metrics.errors, kept()) == (0, [])
 
 
-def test_the_letters_of_an_epochs_end_and_of_the_block_behind_it_are_counted_together(start):
+def test_the_letters_of_an_epochs_end_and_of_the_block_after_it_are_counted_together(start):
     with start("5/h") as egress:
         egress._commit(Epoch("", 1, {}, {}, [RECORD] * 3))
         with pytest.raises(ErrorPolicyError, match="6 dead letters in the last hour"):
@@ -150,3 +157,28 @@ def test_where_the_position_is_not_known_the_block_is(start, kept):
         (None, None),
         (None, None),
     ]
+
+
+class PartitionedKind(RangedKind):
+    name = "partitioned"
+    config_class = object
+    nature = "has partitions"
+    has_lanes = True
+
+    mistakes = shown = intake = reader = None
+
+
+def test_where_a_source_has_partitions_the_block_is_reported_for_each(start, kept, monkeypatch, inputs):
+    monkeypatch.setattr(registry, "SOURCES", [*registry.SOURCES, PartitionedKind()])
+    inputs["p"]["kind"] = "partitioned"
+    with start() as egress:
+        egress.deliver(1, [block(1, (0, 7, 9, 3), (0, 5, 7), (1, 0, 4), (0, 7, 8), (0, 9, 30, 3)), failed({})])
+        egress.deliver(2, [block(2, (0, 8, 9)), failed({"partition": 0, "position": 8})])
+    several, exact = kept()
+    assert several["partitions"] == [
+        {"partition": 0, "positions": [5, 7]},
+        {"partition": 3, "positions": [7, 29]},
+    ]
+    assert "positions" not in several
+    assert (exact["partition"], exact["position"]) == (0, 8)
+    assert "partitions" not in exact

@@ -35,12 +35,12 @@ def policy(text):
     return ErrorPolicy(OnError.parse(text), clock), clock
 
 
-def test_by_default_the_application_goes_on_whatever_happens():
+def test_by_default_the_application_continues_whatever_happens():
     policy, _ = ErrorPolicy(OnError()), None
     policy.judge([LETTER] * 100_000, 100_000, next(blocks))
 
 
-def test_fail_stops_at_the_first_error_and_tells_all_of_it():
+def test_fail_stops_at_the_first_error_and_reports_all_of_it():
     policy_, _ = policy("fail")
     policy_.judge([], 1000, next(blocks))
     with pytest.raises(ErrorPolicyError) as stopped:
@@ -103,5 +103,5 @@ def test_what_cannot_be_understood_is_refused(text):
 
 
 @pytest.mark.parametrize("text", ["dead-letter", "fail", "0.5%", "99%", "0/h", "100/s"])
-def test_what_is_given_is_kept_to_be_told(text):
+def test_the_policy_is_kept_as_it_was_written(text):
     assert OnError.parse(text).text == text

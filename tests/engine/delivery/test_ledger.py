@@ -171,7 +171,7 @@ print(block)
     assert not ledger.has("other", failed_at + 1)
 
 
-def test_room_is_set_aside_before_a_block_is_sent(path):
+def test_space_is_reserved_before_a_block_is_sent(path):
     ledger = Ledger(path)
     ledger.make_room()
     assert path.stat().st_blocks * 512 >= 64 << 10

@@ -28,7 +28,7 @@ def add(keys, number, state="votes", example="'z'"):
     keys.add(memoryview(json.dumps({state: [number, example]}).encode()))
 
 
-def test_the_first_are_told_at_once_and_the_rest_at_the_end(keys, told):
+def test_the_first_are_reported_at_once_and_the_rest_at_the_end(keys, told):
     keys.sum_up()
     assert told == []
     add(keys, 5)
@@ -44,7 +44,7 @@ def test_the_first_are_told_at_once_and_the_rest_at_the_end(keys, told):
     assert len(told) == 2
 
 
-def test_after_a_minute_they_are_told_again_when_they_have_doubled(keys, told, monkeypatch):
+def test_after_a_minute_they_are_reported_again_when_they_have_doubled(keys, told, monkeypatch):
     monkeypatch.setattr(unlisted_keys, "REPORT_AGAIN_SECONDS", 0.0)
     for number in (1, 1, 1, 1, 4, 1):
         add(keys, number)
@@ -53,7 +53,7 @@ def test_after_a_minute_they_are_told_again_when_they_have_doubled(keys, told, m
     assert told == [line("1 state") + REMEDY, line("2 states"), line("4 states"), line("8 states")]
 
 
-def test_each_state_is_told_by_itself(keys, told):
+def test_each_state_is_reported_by_itself(keys, told):
     add(keys, 1)
     add(keys, 2, state="names", example="('a', 1)")
     keys.sum_up()

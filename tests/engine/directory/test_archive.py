@@ -46,7 +46,7 @@ def test_everything_but_the_lock_is_moved_and_can_be_moved_back(tmp_path):
     home.close()
 
 
-def test_what_was_set_aside_before_stays_where_it_is(tmp_path):
+def test_what_was_archived_before_stays_where_it_is(tmp_path):
     folders = []
     for number in range(3):
         fill(tmp_path, {"layout.json": str(number)})

@@ -9,6 +9,7 @@ from wallaroo.engine.stages.live_state import Bucket, StateLog
 from wallaroo.engine.stages.state_files import StateFiles
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.errors import DirectoryError
+from wallaroo.ingress.lanes import Lane
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_a_new_directory_begins_with_the_first_block_and_no_states(place):
 
 def test_the_next_run_finds_what_was_committed(place):
     commits = Commits(*place)
-    commits.commit(7, written(place, commits, b"one", b"three"), {"p": 3})
+    commits.commit(7, written(place, commits, b"one", b"three"), {Lane("p"): 3})
     again = Commits(*place)
     assert again.block == 7
     files = StateFiles(place[1], again.heads)
@@ -45,9 +46,24 @@ def test_the_next_run_finds_what_was_committed(place):
     files.close()
 
 
+def test_each_lane_of_a_source_has_an_end(place):
+    commits = Commits(*place)
+    commits.commit(7, {}, {Lane("p"): 3, Lane("q", 2): 8, Lane("q", 0): 5})
+    commits.commit(9, {}, {Lane("q", 2): 11})
+    assert Commits(*place).ends == {Lane("p"): 3, Lane("q", 2): 11, Lane("q", 0): 5}
+
+
+def test_the_ends_of_a_commit_of_the_last_format_are_those_of_the_first_lanes(place):
+    Commits(*place).commit(7, {}, {Lane("p"): 3, Lane("q"): 5})
+    commit = json.loads(place[0].read_text())
+    assert commit["ends"] == [["p", 0, 3], ["q", 0, 5]]
+    place[0].write_text(json.dumps(commit | {"ends": {"p": 3, "q": 5}}))
+    assert Commits(*place).ends == {Lane("p"): 3, Lane("q"): 5}
+
+
 def test_what_was_written_and_not_committed_counts_for_nothing(place):
     commits = Commits(*place)
-    commits.commit(7, written(place, commits, b"one"), {"p": 3})
+    commits.commit(7, written(place, commits, b"one"), {Lane("p"): 3})
     written(place, commits, b"never")
     assert len(list(place[1].iterdir())) == 2
     again = Commits(*place)
@@ -57,29 +73,29 @@ def test_what_was_written_and_not_committed_counts_for_nothing(place):
 
 def test_files_stay_for_one_more_commit_than_they_are_named(place):
     commits = Commits(*place)
-    commits.commit(1, written(place, commits, b"one"), {"p": 3})
+    commits.commit(1, written(place, commits, b"one"), {Lane("p"): 3})
     [first] = place[1].iterdir()
-    commits.commit(2, written(place, commits, b"two"), {"p": 3})
+    commits.commit(2, written(place, commits, b"two"), {Lane("p"): 3})
     assert first.exists()
-    commits.commit(3, written(place, commits, b"three"), {"p": 3})
+    commits.commit(3, written(place, commits, b"three"), {Lane("p"): 3})
     assert not first.exists()
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"block": 3}', '{"block": "x", "states": {}}', '{"block": 1, "states": {"s": 1}}']
 )
-def test_a_damaged_commit_is_told_and_nothing_is_removed(place, text):
+def test_a_damaged_commit_is_reported_and_nothing_is_removed(place, text):
     commits = Commits(*place)
-    commits.commit(1, written(place, commits, b"one"), {"p": 3})
+    commits.commit(1, written(place, commits, b"one"), {Lane("p"): 3})
     place[0].write_text(text)
     with pytest.raises(DirectoryError, match="is damaged, and the state cannot be found without it"):
         Commits(*place)
     assert len(list(place[1].iterdir())) == 1
 
 
-def test_a_file_that_became_shorter_is_told(place):
+def test_a_file_that_became_shorter_is_reported(place):
     commits = Commits(*place)
-    commits.commit(1, written(place, commits, b"content"), {"p": 3})
+    commits.commit(1, written(place, commits, b"content"), {Lane("p"): 3})
     [file] = place[1].iterdir()
     file.write_bytes(b"con")
     files = StateFiles(place[1], commits.heads)
@@ -90,13 +106,13 @@ def test_a_file_that_became_shorter_is_told(place):
 
 def test_the_commit_is_plain_json(place):
     commits = Commits(*place)
-    commits.commit(4, written(place, commits, b"one"), {"p": 3})
+    commits.commit(4, written(place, commits, b"one"), {Lane("p"): 3})
     assert json.loads(place[0].read_text())["block"] == 4
 
 
 def test_what_an_attempt_has_left_is_removed_before_the_next(place):
     commits = Commits(*place)
-    commits.commit(1, written(place, commits, b"one"), {"p": 3})
+    commits.commit(1, written(place, commits, b"one"), {Lane("p"): 3})
     written(place, commits, b"never")
     commits.remove_unnamed()
     assert len(list(place[1].iterdir())) == 1

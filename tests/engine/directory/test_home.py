@@ -238,7 +238,7 @@ def test_a_place_for_state_that_others_can_write_to_is_found_out(place):
     assert untrusted_reason(default_home("a").parent) == f"others can write to {place.states}"
 
 
-def test_where_the_folder_for_state_cannot_be_made_it_is_told_what_to_do(place):
+def test_where_the_folder_for_state_cannot_be_made_the_error_says_what_to_do(place):
     (place.home / ".local").write_text("")
     told = rf"{place.states} cannot be used: Not a directory\. Choose another one with --resilience-dir\."
     with pytest.raises(DirectoryError, match=told):
@@ -263,7 +263,7 @@ def test_what_an_earlier_version_has_left_in_the_temporary_folder_is_gone_on_wit
     assert default_home("Word Count") == place.states / "word-count"
 
 
-def test_it_is_told_and_the_command_that_is_told_moves_it(place):
+def test_it_is_reported_with_a_command_that_moves_it(place):
     earlier = place.earlier("word-count")
     remark = remark_on(earlier)
     assert remark.startswith(" (in the temporary folder, as in earlier versions; a system may empty that.")
@@ -320,10 +320,21 @@ def test_what_another_version_has_written_is_not_misread(tmp_path):
             home.recorded_layout()
 
 
+def test_a_directory_of_the_last_format_is_read_and_becomes_one_of_the_present_format(tmp_path):
+    home = Home(tmp_path)
+    home.record_layout("app", LAYOUT)
+    present = json.loads((tmp_path / "layout.json").read_text())
+    (tmp_path / "layout.json").write_text(json.dumps(present | {"format": 3}))
+    assert home.recorded_layout() == ("app", LAYOUT)
+    home.record_layout("app", LAYOUT)
+    assert json.loads((tmp_path / "layout.json").read_text()) == present
+    assert present["format"] > 3
+
+
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "7", '{"format": 3, "application": "app"}', '{"format": 3, "levels": 7, "singles": 7}']
 )
-def test_a_damaged_layout_is_told_in_words(tmp_path, text):
+def test_a_damaged_layout_is_reported_clearly(tmp_path, text):
     (tmp_path / "layout.json").write_text(text)
     with pytest.raises(DirectoryError, match=r"layout\.json is damaged.*--reset"):
         Home(tmp_path).recorded_layout()

@@ -98,7 +98,7 @@ def test_a_start_that_was_killed_on_the_way_leaves_a_directory_that_can_be_used(
     assert is_applications(tmp_path / "home")
 
 
-def test_a_full_disk_is_told_and_the_next_start_goes_on(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_and_the_next_start_continues(tmp_path, monkeypatch):
     def no_room(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -192,7 +192,7 @@ def test_a_directory_of_another_users_is_refused(ours, given_away):
         refuse_untrusted(ours, user)
 
 
-def test_who_starts_in_a_directory_of_another_users_is_told_to_choose_another_one(ours, monkeypatch):
+def test_the_error_for_a_directory_of_another_user_says_to_choose_another_one(ours, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: ours.stat().st_uid + 1)
     with pytest.raises(DirectoryError, match=rf"{ours} belongs to another user\. Choose another one"):
         claim(ours)
@@ -206,7 +206,7 @@ def test_a_lock_that_is_a_link_makes_no_file_elsewhere(ours, tmp_path):
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_the_layout_tells_an_application_by_what_it_records(ours):
+def test_the_layout_identifies_an_application_by_what_it_records(ours):
     (ours / MARKER).unlink()
     recorded = json.loads((ours / "layout.json").read_text())
     for name in recorded.keys() - {"unused"}:
@@ -238,7 +238,7 @@ def test_on_a_disk_without_modes_a_directory_that_others_can_write_to_is_refused
         assert list(directory.iterdir()) == []
 
 
-def test_an_application_in_a_place_that_is_refused_is_moved_by_the_commands_that_are_told(ours, monkeypatch):
+def test_the_commands_in_a_refusal_move_an_application_out_of_a_refused_place(ours, monkeypatch):
     (ours / "wallaroo").mkdir()
     (ours / "before-2026-11-15T10-22-03").mkdir()
     (ours / "notes").write_text("")

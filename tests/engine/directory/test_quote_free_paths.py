@@ -105,7 +105,7 @@ def check_settings(home, run, name):
         assert Path(scratch).parent.samefile(home.path)
 
 
-def test_a_plain_directory_is_told_as_it_is(tmp_path):
+def test_a_plain_directory_is_passed_to_spark_as_it_is(tmp_path):
     home = Home(tmp_path / "state-1.x_y+z")
     home.link_from(tmp_path)
     assert home.for_spark == home.path

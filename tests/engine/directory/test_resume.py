@@ -19,6 +19,7 @@ from wallaroo.engine.directory.resume import (
 from wallaroo.engine.plan import new_layout
 from wallaroo.errors import DirectoryError
 from wallaroo.ingress.block_sequence import Range, SequenceWriter, known_names, segment_firsts
+from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.log.committed import note_committed
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.writer import LogWriter
@@ -60,7 +61,7 @@ def accept(home, source, number):
 
 
 def commit(home, block, **ends):
-    Commits(home.path / COMMIT, home.states).commit(block, {}, ends)
+    Commits(home.path / COMMIT, home.states).commit(block, {}, {Lane(source): end for source, end in ends.items()})
 
 
 def sequenced(home, names, *blocks):
@@ -93,7 +94,7 @@ FITS = [
 
 
 @pytest.mark.parametrize(("before", "now", "after", "change"), FITS)
-def test_states_go_on_wherever_they_are_now(visiting, before, now, after, change):
+def test_states_continue_wherever_they_are_now(visiting, before, now, after, change):
     recorded = new_layout(visiting(before), buckets=4)
     fit = resumed_layout(recorded, visiting(now))
     assert (describe(fit.layout), fit.change) == (after, change)
@@ -157,7 +158,7 @@ class TestPipelinesThatCameOrWent:
         sequenced(home, ["words", "orders"], [("words", 0, 4), ("orders", 0, 3)], [("words", 4, 9)])
         return look
 
-    def test_what_waits_for_a_pipeline_that_is_gone_is_told(self, home, check):
+    def test_what_waits_for_a_pipeline_that_is_gone_is_reported(self, home, check):
         accept(home, "orders", 3)
         accept(home, "words", 1234 + 9)
         commit(home, 2, words=9, orders=3)
@@ -167,7 +168,7 @@ class TestPipelinesThatCameOrWent:
             "  waiting     1,234 messages for 'words', a pipeline that is no longer there; nothing is deleted"
         ]
 
-    def test_what_is_under_way_needs_its_pipelines(self, home, check):
+    def test_what_is_in_progress_needs_its_pipelines(self, home, check):
         commit(home, 1, words=4, orders=3)
         finishing = ["  finishing   what the last run had in progress; its receivers must be reachable"]
         assert check("words", "orders") == finishing
@@ -176,7 +177,7 @@ class TestPipelinesThatCameOrWent:
         with pytest.raises(DirectoryError, match=r"messages of the pipeline 'words', which the application no longer"):
             check("orders")
 
-    def test_what_is_under_way_needs_its_states(self, home, check):
+    def test_what_is_in_progress_needs_its_states(self, home, check):
         commit(home, 1, words=4, orders=3)
         with pytest.raises(
             DirectoryError, match=r"changes the states 'one', 'two', which the application no longer has"
@@ -185,19 +186,19 @@ class TestPipelinesThatCameOrWent:
         commit(home, 2, words=9, orders=3)
         assert check("words", "orders", gone=["two", "one"]) == []
 
-    def test_what_was_cut_ahead_and_never_handed_out_is_not_under_way(self, home, check):
+    def test_what_was_cut_ahead_and_never_handed_out_is_not_in_progress(self, home, check):
         commit(home, 1, words=4, orders=3)
         SequenceWriter(home.sequence, ["words", "orders"]).close(unseen=1)
         assert check("words", "orders", gone=["one"]) == []
         assert check("orders", gone=["one"]) == []
         # The messages of the pipeline that is gone wait for it, and get another block when it is back.
         killed = SequenceWriter(home.sequence, ["words", "orders"])
-        assert (killed.end, killed.ends) == (1, {0: 4, 1: 3})
+        assert (killed.end, killed.ends) == (1, {Lane(0): 4, Lane(1): 3})
         killed.append(0, 1, (Range(0, 4, 9),))
         with pytest.raises(DirectoryError, match="messages of the pipeline 'words'"):
             check("orders")
 
-    def test_a_damaged_sequence_is_told_with_what_to_do(self, home, check, monkeypatch):
+    def test_a_damaged_sequence_is_reported_with_what_to_do(self, home, check, monkeypatch):
         monkeypatch.setattr("wallaroo.ingress.block_sequence.SEGMENT_BYTES", 100)
         sequenced(home, ["words", "orders"], *[[("words", at, at + 1)] for at in range(9, 30)])
         damaged = sorted(home.sequence.glob("*.sequence"))[1]
@@ -210,7 +211,7 @@ class TestPipelinesThatCameOrWent:
         assert len(check("words", "orders")) == 1
 
 
-def test_a_directory_without_a_sequence_has_nothing_under_way(home):
+def test_a_directory_without_a_sequence_has_nothing_in_progress(home):
     check_work_left(home, Commits(home.path / COMMIT), ["words"], ["state"], pytest.fail)
 
 
@@ -221,7 +222,7 @@ def test_a_commit_that_was_there_and_is_lost_is_refused(home, visiting):
     # A run that was killed before its first commit is simply started again.
     assert layout_for(home, application, 4).layout.buckets == 4
     commit(home, 2, p0=4)
-    note_committed(home.log_of("p0"), 4)
+    note_committed(home.log_of("p0"), {0: 4})
     layout_for(home, application, 4)
     (home.path / COMMIT).unlink()
     with pytest.raises(DirectoryError, match="is missing, and the state cannot be found without it"):
@@ -249,7 +250,7 @@ class TestLostBlocks:
         assert check(skip=True) == check() == []
 
     @pytest.mark.parametrize("what", ["folder", "files", "first files"])
-    def test_they_are_told_and_nothing_is_changed(self, home, check, what):
+    def test_they_are_reported_and_nothing_is_changed(self, home, check, what):
         if what == "folder":
             shutil.rmtree(home.sequence)
         else:

@@ -107,7 +107,7 @@ def test_what_is_in_the_way_of_the_users_folder_keeps_nobody_from_having_one(tem
     assert not usual.exists()
 
 
-def test_an_obstacle_in_the_users_own_folder_is_told(temporary):
+def test_an_obstacle_in_the_users_own_folder_is_reported(temporary):
     (users_folder(str(temporary)) / ".run").touch()
     with pytest.raises(DirectoryError, match=r"\.run belongs to another user, or is not a directory"), run_folder():
         pass
@@ -153,7 +153,7 @@ def test_on_a_disk_without_modes_there_is_no_private_folder(temporary, monkeypat
         users_folder(str(temporary))
 
 
-def test_the_users_folder_is_found_behind_any_number_of_names_that_others_hold(temporary):
+def test_the_users_folder_is_found_after_any_number_of_names_that_others_hold(temporary):
     usual = temporary / f"wallaroo-{os.getuid()}"
     for number in range(2, 150):
         usual.with_name(f"{usual.name}-{number}").touch()
@@ -170,7 +170,7 @@ def test_the_users_folder_is_found_behind_any_number_of_names_that_others_hold(t
 @pytest.mark.parametrize(
     ("name", "why"), [("x" * 60, "its path is too long for the sockets in it"), ("CAPITALS", "its path has capitals")]
 )
-def test_why_the_temporary_folder_is_passed_over_is_told_where_the_other_one_cannot_be_used(
+def test_the_reason_for_skipping_the_temporary_folder_is_given_if_the_other_one_cannot_be_used(
     temporary, monkeypatch, name, why
 ):
     def no_room(*_, **__):

@@ -46,14 +46,14 @@ WORDS = {
 
 
 @pytest.mark.parametrize(("text", "said"), WORDS.items())
-def test_what_ends_a_run_is_said_in_plain_words(tmp_path, text, said):
+def test_what_ends_a_run_is_explained_clearly(tmp_path, text, said):
     lines = str(cannot_go_on(cause(text), Home(tmp_path))).splitlines()
     assert lines[0].startswith(f"The application cannot continue: {said}")
     assert len(lines) == 3
     assert not any("java." in line or "org.apache" in line for line in lines)
 
 
-def test_what_the_system_refuses_in_the_directory_is_told_as_such(tmp_path):
+def test_what_the_system_refuses_in_the_directory_is_reported_as_such(tmp_path):
     home = Home(tmp_path)
     with pytest.raises(DirectoryError) as refused, translate_spark_errors(home):
         (home.path / "not" / "there").read_text()
@@ -73,7 +73,7 @@ def test_what_the_system_refuses_in_the_directory_is_told_as_such(tmp_path):
         (None, "Spark's process has ended unexpectedly"),
     ],
 )
-def test_what_the_jvm_said_last_is_told(tmp_path, chatter, said):
+def test_what_the_jvm_said_last_is_reported(tmp_path, chatter, said):
     home = Home(tmp_path)
     home.open()
     if chatter is not None:
@@ -119,7 +119,7 @@ class Throwable:
         (("java.io.EOFException", None), Kind.LOST),
     ],
 )
-def test_what_the_jvm_throws_is_told_apart_by_its_classes(root, kind):
+def test_what_the_jvm_throws_is_distinguished_by_its_classes(root, kind):
     thrown = Throwable("org.apache.spark.SparkException", "Job aborted", Throwable(*root))
     assert failure_of_throwable(Throwable("StreamingQueryException", "Job aborted", thrown)).kind == kind
 

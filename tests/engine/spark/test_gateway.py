@@ -146,7 +146,7 @@ def test_a_jvm_that_does_not_come_up_is_noticed(monkeypatch):
         assert "heap" in Path(name, "chatter").read_text()
 
 
-def test_it_ends_in_good_order_when_asked_to(monkeypatch):
+def test_it_ends_cleanly_when_asked_to(monkeypatch):
     with TemporaryDirectory() as name:
         jvm = start(Path(name), {}, monkeypatch)
         jvm.wait_until_up()

@@ -72,7 +72,7 @@ def test_the_users_choice_comes_first(machine, tmp_path):
     assert java.java_home(tmp_path) == str(chosen)
 
 
-def test_an_old_choice_is_passed_over_and_told(machine, tmp_path):
+def test_an_old_choice_is_passed_over_and_reported(machine, tmp_path):
     old, new = make_java(tmp_path / "old", release=OLD), make_java(tmp_path / "new", release=NEW)
     machine(old, new)
     told = []

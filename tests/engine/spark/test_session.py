@@ -21,7 +21,7 @@ def test_variables_are_set_for_the_time_of_a_block(monkeypatch):
 
 
 @pytest.mark.parametrize(("locale", "changed"), [("C", True), ("POSIX", True), ("C.UTF-8", False)])
-def test_where_the_system_knows_only_ascii_the_jvm_is_told_otherwise(locale, changed):
+def test_the_jvm_uses_unicode_where_the_system_knows_only_ascii(locale, changed):
     answer = subprocess.run(
         [sys.executable, "-c", ASK], env={**os.environ, "LC_ALL": locale}, capture_output=True, text=True, check=True
     )

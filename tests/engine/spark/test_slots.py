@@ -21,7 +21,7 @@ def coming(*numbers):
     return lambda: next(each)
 
 
-def test_all_that_the_cluster_offers_is_used_when_the_last_executor_has_reported():
+def test_all_slots_of_the_cluster_are_used_once_the_last_executor_has_registered():
     assert tasks_of_a_stage(coming(0, 0, 2, 2, 4, 5), stages=2, asked=None) == 2
 
 
@@ -63,7 +63,7 @@ def test_too_few_are_refused_plainly(offered, stages, asked, needed, tasks, ther
     )
 
 
-def test_who_goes_on_takes_what_is_left():
+def test_the_next_attempt_uses_the_executors_that_are_left():
     assert tasks_that_fit(coming(1, 2, 6), stages=2, most=2) == 2
     assert tasks_that_fit(coming(1, 3), stages=2, most=2) == 1
     assert tasks_that_fit(coming(0), stages=2, most=2) == 0

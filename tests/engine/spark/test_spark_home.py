@@ -49,7 +49,7 @@ def test_without_a_place_for_it_the_installation_is_used_as_it_is(home_in, notic
 
 
 @pytest.mark.parametrize("opened", ["wallaroo", "."])
-def test_a_cache_that_others_can_write_to_is_not_used_and_that_is_told(monkeypatch, notices, tmp_path, opened):
+def test_a_cache_that_others_can_write_to_is_not_used_and_that_is_reported(monkeypatch, notices, tmp_path, opened):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     cache = usable_cache(notices.append)
     assert (cache, notices) == (tmp_path / "wallaroo", [])
@@ -95,7 +95,7 @@ def put_a_link_in_its_place(home):
 
 
 @pytest.mark.parametrize("plant", [lead_elsewhere, copy, add, open_up, put_a_link_in_its_place])
-def test_what_somebody_has_planted_is_not_run_and_that_is_told(home_in, notices, tmp_path, plant):
+def test_what_somebody_has_planted_is_not_run_and_that_is_reported(home_in, notices, tmp_path, plant):
     home = home_in(tmp_path)
     plant(home)
     assert home_in(tmp_path) == INSTALLED

@@ -8,7 +8,7 @@ import sys
 from wallaroo.engine.stages.captured_output import CapturedStream
 
 
-def test_text_goes_to_the_task_at_hand_and_otherwise_where_it_went_before(monkeypatch):
+def test_text_goes_to_the_current_task_and_otherwise_where_it_went_before(monkeypatch):
     original = io.StringIO()
     stream = CapturedStream(original)
     handler = logging.StreamHandler(stream)

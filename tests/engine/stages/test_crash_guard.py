@@ -274,7 +274,7 @@ def test_all_tasks_know_what_is_fatal_in_the_first_stage():
     assert deaths.care(1, 0) == (frozenset(), {}, {3: {"a": ""}})
 
 
-def test_where_notes_cannot_be_written_the_work_goes_on(tmp_path):
+def test_where_notes_cannot_be_written_the_work_continues(tmp_path):
     for folder in (tmp_path / "nowhere", None):
         note = WorkerNote(folder)
         note.begin(1)
@@ -285,7 +285,7 @@ def test_where_notes_cannot_be_written_the_work_goes_on(tmp_path):
     assert take_note(tmp_path, "../../etc/passwd") is None
 
 
-def test_a_call_of_any_length_is_told_from_others(tmp_path):
+def test_a_call_of_any_length_is_distinguished_from_others(tmp_path):
     names = []
     for which in "xy":
         note = WorkerNote(tmp_path)

@@ -125,7 +125,7 @@ def test_everything_is_there_once_after_all_letters_were_replayed(program, tmp_p
     assert (one, two) == complete(lines)
 
 
-def test_a_letter_that_fails_again_tells_which_it_was_and_where_it_came_from(program, dead_letters):
+def test_a_letter_that_fails_again_names_the_original_and_its_source(program, dead_letters):
     lines = some_lines()
     program.append("p", [line.encode() for line in lines])
     letters = named(dead_letters(program.chunks()))
@@ -142,7 +142,7 @@ def test_a_letter_that_fails_again_tells_which_it_was_and_where_it_came_from(pro
     assert {letter["replay_of"]: known(letter) for letter in again} == by_id
 
 
-def test_an_application_that_has_changed_is_told_where_a_letter_has_no_place(make, tmp_path, dead_letters):
+def test_a_letter_that_has_no_place_in_a_changed_application_is_reported(make, tmp_path, dead_letters):
     def double(data):
         return data * 2
 
@@ -153,6 +153,7 @@ def test_an_application_that_has_changed_is_told_where_a_letter_has_no_place(mak
     query = Query(make.plan(make.pipeline("p", make.step(before), make.step(double))), tmp_path)
     whole = {"pipeline": "p", "step": "double", "place": "step 1", "key": None, "key_pickle": None, "encoding": "bytes"}
     whole |= {"payload": base64.b64encode(b"ab").decode(), "message": "b'ab'", "source": "p", "position": 5}
+    whole |= {"partition": 2}
     changes = [
         {},
         {"step": "gone"},
@@ -172,7 +173,8 @@ def test_an_application_that_has_changed_is_told_where_a_letter_has_no_place(mak
     ]
     assert "pipeline 'p' has no step 'gone' any more" in letters[0]["error"]
     for letter in letters:
-        assert (letter["payload"], letter["position"], letter["source"]) == (whole["payload"], 5, "p")
+        assert (letter["payload"], letter["source"]) == (whole["payload"], "p")
+        assert (letter["partition"], letter["position"]) == (2, 5)
 
 
 def test_messages_packed_by_the_application_itself_are_unpacked_by_it(make, tmp_path, dead_letters):
@@ -191,7 +193,7 @@ def test_messages_packed_by_the_application_itself_are_unpacked_by_it(make, tmp_
     assert lines_of(query.chunks()) == {0: ["bad"]}
 
 
-def test_replayed_letters_come_behind_what_else_a_state_gets_and_in_their_own_order(make, tmp_path, dead_letters):
+def test_replayed_letters_come_after_other_messages_of_a_state_and_in_their_own_order(make, tmp_path, dead_letters):
     def number(word, seen):
         seen.append(word)
         return f"{len(seen)} {word}", True

@@ -1,4 +1,4 @@
-"""The state log: workers that lag, attempts that never commit and restarts, all against plain dictionaries."""
+"""The state log: tasks that fail, attempts that never commit and restarts, all against plain dictionaries."""
 
 import copy
 import random
@@ -11,10 +11,8 @@ from wallaroo.engine.stages.live_state import MemoryStore, StateLog
 from wallaroo.engine.state_heads import BucketHead
 from wallaroo.engine.transport.serializer import Serializer
 
-WORKERS = 3
 KEYS = [*"abcdefgh", None, 1, ("a", 2)]
 blocks = st.dictionaries(st.sampled_from(KEYS), st.tuples(st.booleans(), st.integers(0, 400)), max_size=5)
-workers = st.integers(0, WORKERS - 1)
 
 
 def committed_entries(store):
@@ -41,78 +39,73 @@ def change(bucket, block, stamp):
     return {key for key, (save, _) in block.items() if save}
 
 
-class LaggingWorkers(RuleBasedStateMachine):
-    """Several workers hold live copies of one bucket; any of them may get the next block."""
+class TaskAfterTask(RuleBasedStateMachine):
+    """A task has the live objects of one bucket until it fails, and another one goes on from what is committed."""
 
     @initialize()
     def begin(self):
         self.store = MemoryStore()
-        self.live = {}
+        self.bucket = None
         self.model = {}
         self.durable = {}
         self.stamp = 0
         self.runs = 0
         self.log = StateLog(Serializer(), "run 0")
 
-    def attempt(self, worker, block, store):
-        self.stamp += 1
-        bucket = self.log.open(store, self.live.pop(worker, None))
-        assert bucket.objects == self.model
-        saved = change(bucket, block, self.stamp)
-        self.log.save(bucket, store, saved, set(block))
-        self.live[worker] = bucket
-        return bucket
+    def opened(self):
+        if self.bucket is None:
+            self.bucket = self.log.open(self.store)
+        assert self.bucket.objects == self.model
+        return self.bucket
 
-    @rule(worker=workers, block=blocks)
-    def run_block(self, worker, block):
-        bucket = self.attempt(worker, block, self.store)
+    def compute(self, block, store):
+        self.stamp += 1
+        saved = change(self.bucket, block, self.stamp)
+        self.log.save(self.bucket, store, saved, set(block))
+
+    @rule(block=blocks)
+    def run_block(self, block):
+        bucket = self.opened()
+        self.compute(block, self.store)
         self.model = copy.deepcopy(bucket.objects)
         self.durable.update({key: self.model[key] for key, (save, _) in block.items() if save})
 
-    @rule(worker=workers, block=blocks, times=st.integers(60, 70))
-    def leave_the_others_far_behind(self, worker, block, times):
+    @rule(block=blocks, times=st.integers(60, 70))
+    def run_many_blocks(self, block, times):
         for _ in range(times):
-            self.run_block(worker, block)
+            self.run_block(block)
 
-    @rule(worker=workers, block=blocks, times=st.integers(1, 3))
-    def fail_after_saving(self, worker, block, times):
-        """The worker keeps what it made, but the block is never committed."""
-        before = copy.deepcopy(self.model)
+    @rule(block=blocks, times=st.integers(1, 3))
+    def fail_after_saving(self, block, times):
+        """What the task has written is never committed."""
+        self.opened()
         aside = copy.deepcopy(self.store)
         for _ in range(times):
-            bucket = self.attempt(worker, block, aside)
-            self.model = copy.deepcopy(bucket.objects)
-        self.model = before
+            self.compute(block, aside)
+        self.bucket = None
 
-    @rule(worker=workers, block=blocks)
-    def fail_half_way(self, worker, block):
-        """The worker had taken its live copy out before it began to change it."""
-        bucket = self.log.open(self.store, self.live.pop(worker, None))
-        change(bucket, block, "half-way")
-
-    @rule(worker=workers)
-    def look(self, worker):
-        bucket = self.log.open(self.store, self.live.pop(worker, None))
-        assert bucket.objects == self.model
-        self.live[worker] = bucket
+    @rule(block=blocks)
+    def fail_half_way(self, block):
+        change(self.opened(), block, "half-way")
+        self.bucket = None
 
     @rule()
     def start_again(self):
         self.runs += 1
         self.log = StateLog(Serializer(), f"run {self.runs}")
-        self.live.clear()
+        self.bucket = None
         self.model = copy.deepcopy(self.durable)
-        assert self.log.open(self.store, None).objects == self.model
+        assert self.log.open(self.store).objects == self.model
 
     @invariant()
-    def a_fresh_worker_finds_everything(self):
-        fresh = self.log.open(self.store, None)
+    def another_task_finds_everything(self):
+        fresh = self.log.open(self.store)
         assert fresh.objects == self.model
         assert fresh.unsaved == {key for key in self.model if self.durable.get(key) != self.model[key]}
 
     @invariant()
     def another_run_would_find_what_was_saved(self):
-        assert StateLog(Serializer(), "another run").open(self.store, None).objects == self.durable
+        assert StateLog(Serializer(), "another run").open(self.store).objects == self.durable
 
     @invariant()
     def nothing_is_left_behind(self):
@@ -122,17 +115,16 @@ class LaggingWorkers(RuleBasedStateMachine):
         assert len(self.store.entries) < 30
 
 
-LaggingWorkers.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
-TestLaggingWorkers = LaggingWorkers.TestCase
+TaskAfterTask.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestTaskAfterTask = TaskAfterTask.TestCase
 
 
 def run_many(choose, rounds, store=None):
     """Run `rounds` blocks of the keys that `choose` picks; return the log, the store, the states and what it cost."""
     log, store = StateLog(Serializer(), "run"), store or CountingStore()
-    bucket = None
+    bucket = log.open(store)
     most = changed = 0
     for stamp in range(rounds):
-        bucket = log.open(store, bucket)
         keys, size = choose(stamp)
         states = {key: (stamp, str(stamp) * (size // len(str(stamp)))) for key in keys}
         bucket.objects.update(states)
@@ -143,7 +135,7 @@ def run_many(choose, rounds, store=None):
 
 
 def check(log, store, bucket):
-    assert log.open(store, None).objects == bucket.objects
+    assert log.open(store).objects == bucket.objects
     assert sorted(store.entries) == [number for number, _ in committed_entries(store)]
 
 
@@ -192,16 +184,15 @@ def test_blocks_of_very_different_sizes():
 
 def test_passing_states_do_not_pile_up():
     log, store = StateLog(Serializer(), "run"), CountingStore()
-    bucket = None
+    bucket = log.open(store)
     for stamp in range(2000):
-        bucket = log.open(store, bucket)
         bucket.objects[stamp % 50] = stamp
         bucket.objects["saved"] = stamp
         log.save(bucket, store, {"saved"} if stamp % 100 == 0 else set(), {stamp % 50, "saved"})
     check(log, store, bucket)
     assert len(store.entries) < 20
     again = StateLog(Serializer(), "next run")
-    bucket = again.open(store, None)
+    bucket = again.open(store)
     assert bucket.objects == {"saved": 1900}
     for stamp in range(20):
         bucket.objects["saved"] = stamp
@@ -211,42 +202,19 @@ def test_passing_states_do_not_pile_up():
 
 def test_a_block_that_changes_nothing_makes_a_version_without_an_entry():
     log, store = StateLog(Serializer(), "run"), MemoryStore()
-    bucket = log.open(store, None)
+    bucket = log.open(store)
     log.save(bucket, store, set(), set())
     assert store.entries == {}
-    assert log.open(store, bucket) is bucket
-    assert bucket.version == 1
+    assert log.open(store).version == bucket.version == 1
 
 
-def test_an_exact_live_copy_reads_no_entries():
-    log, store = StateLog(Serializer(), "run"), MemoryStore()
-    bucket = log.open(store, None)
-    bucket.objects["a"] = [1]
-    log.save(bucket, store, {"a"}, {"a"})
-    store.entries.clear()
-    assert log.open(store, bucket).objects == {"a": [1]}
-
-
-def test_a_copy_that_is_behind_reads_only_what_it_missed():
-    log, store = StateLog(Serializer(), "run"), MemoryStore()
-    one = log.open(store, None)
-    one.objects.update({key: [key] for key in range(100)})
-    log.save(one, store, set(range(100)), set(range(100)))
-    other = log.open(store, None)
-    one.objects[7].append("changed")
-    log.save(one, store, {7}, {7})
-    kept = other.objects[8]
-    (first, *_) = committed_entries(store)
-    del store.entries[first[0]]
-    caught_up = log.open(store, other)
-    assert caught_up is other
-    assert caught_up.objects[7] == [7, "changed"]
-    assert caught_up.objects[8] is kept
+def test_the_head_of_an_earlier_version_can_be_read():
+    assert BucketHead.load(b'[2, ["00ff", "0aff"], [[1, 70], [2, 5]]]') == BucketHead(2, [(1, 70), (2, 5)])
 
 
 def test_states_come_back_as_fresh_copies():
     log, store = StateLog(Serializer(), "run"), MemoryStore()
-    bucket = log.open(store, None)
+    bucket = log.open(store)
     bucket.objects["a"] = [1]
     log.save(bucket, store, {"a"}, {"a"})
     log.committed(store)["a"].append("not in the store")
@@ -264,9 +232,9 @@ def test_an_applications_own_serialisation_is_used(blocks):
 
     store = MemoryStore()
     log = StateLog(Serializer(serialize, deserialize), "run")
-    bucket = log.open(store, None)
+    bucket = log.open(store)
     for stamp, block in enumerate(blocks):
         log.save(bucket, store, change(bucket, block, stamp), set(block))
-    fresh = log.open(store, None)
+    fresh = log.open(store)
     assert fresh.objects == bucket.objects
     assert fresh.unsaved == bucket.unsaved

@@ -160,7 +160,7 @@ def test_a_single_state_has_one_bucket_and_no_keys(make):
     assert list(by_bucket(plan, taken(outbox)).values()) == [{None: ["a", "b"]}]
 
 
-def test_messages_that_cannot_be_pickled_are_dead_letters_and_the_others_go_on(make, outbox_of, dead_letters):
+def test_messages_that_cannot_be_pickled_are_dead_letters_and_the_others_continue(make, outbox_of, dead_letters):
     def lock(data):
         return (data[0], threading.Lock()) if data.endswith("!") else (data[0], data)
 
@@ -195,7 +195,7 @@ def test_the_applications_own_serialisation_packs_each_message(outbox_of, dead_l
     assert (record["encoding"], base64.b64decode(record["payload"])) == ("serialize", "x".encode("utf-16"))
 
 
-def test_a_dead_letter_tells_everything(make, dead_letters):
+def test_a_dead_letter_has_all_fields(make, dead_letters):
     def refuse(data):
         raise ValueError("no")
 
@@ -238,7 +238,7 @@ class Mute:
         raise TypeError("no pickle either")
 
 
-def test_messages_and_keys_without_a_repr_are_told_somehow(outbox_of, make, dead_letters):
+def test_messages_and_keys_without_a_repr_are_still_described(outbox_of, make, dead_letters):
     _, outbox, run = outbox_of(steps=[make.step(Mute)], key=lambda data: data, keys=["a"], strict_keys=True)
     run([b"a"])
     (record,) = dead_letters(taken(outbox))

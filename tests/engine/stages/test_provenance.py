@@ -100,7 +100,7 @@ def query(make, tmp_path):
 
 @pytest.mark.parametrize("most", [7, 250_000], ids=["many parts", "one part"])
 @pytest.mark.parametrize("block", [1, 5])
-def test_every_message_that_fails_is_told_with_its_position(query, make, dead_letters, monkeypatch, most, block):
+def test_every_message_that_fails_is_reported_with_its_position(query, make, dead_letters, monkeypatch, most, block):
     monkeypatch.setattr("wallaroo.engine.stages.outbox._FANOUT_AT_MOST", most)
     monkeypatch.setattr("wallaroo.ingress.log.reader.PIECE_BYTES", 100)
     tried = query(
@@ -141,7 +141,7 @@ def test_also_where_numbers_stand_for_listed_letters(query, make, dead_letters):
     assert {record["source"] for record in records} == {"p"}
 
 
-def test_behind_another_state_only_the_source_is_known(query, make, dead_letters):
+def test_after_another_state_only_the_source_is_known(query, make, dead_letters):
     def count(word, state):
         return word, True
 

@@ -35,7 +35,7 @@ class Machine:
     def block(self, *chunks):
         """Run chunks of `{key: messages}` as one block and return the outputs."""
         self.outputs.clear()
-        run = BucketRun(self.log, self.store, self.log.open(self.store, self.live))
+        run = BucketRun(self.log, self.store, self.live or self.log.open(self.store))
         for chunk in chunks:
             run.run(self.step, chunk)
         run.save()
@@ -45,12 +45,12 @@ class Machine:
     @property
     def states(self):
         """Return the live states, which are the same that another worker would find."""
-        assert self.log.open(self.store, None).objects == self.live.objects
+        assert self.log.open(self.store).objects == self.live.objects
         return self.live.objects
 
     def saved(self):
         """Return the states that the next run will find."""
-        return StateLog(self.plan.serializer, "the next run").open(self.store, None).objects
+        return StateLog(self.plan.serializer, "the next run").open(self.store).objects
 
 
 @pytest.fixture(scope="session", name="machine")
@@ -260,7 +260,7 @@ class TestUnpicklableStates:
         assert tried.states == {"k": ["a", "b", "unlock"]}
         assert len(failed(tried)) == 2
 
-    def test_it_is_told_from_a_disk_that_fails_whatever_user_code_raises(self, machine, failed):
+    def test_it_is_not_mistaken_for_a_disk_that_fails_whatever_user_code_raises(self, machine, failed):
         tried = machine(self.compute)
         tried.store = FullStore()
         with pytest.raises(OSError, match="No space left"):

@@ -163,7 +163,7 @@ def test_a_key_is_for_its_own_branch_also_when_many_messages_come_at_once(make, 
 
 
 @pytest.mark.parametrize("many", [8, 40])
-def test_branches_may_lie_behind_any_number_of_steps(make, tmp_path, many):
+def test_branches_may_come_after_any_number_of_steps(make, tmp_path, many):
     base = source()
     for _ in range(many):
         base = base.to(upper)
@@ -335,7 +335,7 @@ def test_everything_is_there_once_after_all_letters_were_replayed(troubled, tmp_
     assert texts_of(troubled, first, second) == {name: sorted(texts) for name, texts in expected.items()}
 
 
-def test_every_message_that_fails_is_told_with_its_position(troubled, dead_letters):
+def test_every_message_that_fails_is_reported_with_its_position(troubled, dead_letters):
     lines = lines_with_troubles()
     troubled.append("p", [line.encode() for line in lines], block=5)
     letters = dead_letters(troubled.chunks())
@@ -345,7 +345,7 @@ def test_every_message_that_fails_is_told_with_its_position(troubled, dead_lette
         assert (letter["source"], {str(letter["position"])}) == ("p", set(numbers))
 
 
-def test_a_letter_whose_chooser_is_gone_is_told(troubled, make, tmp_path, dead_letters):
+def test_a_letter_whose_chooser_is_gone_is_reported(troubled, make, tmp_path, dead_letters):
     troubled.append("p", [b"a!choose"])
     (letter,) = named(dead_letters(troubled.chunks()))
     assert (letter["step"], letter["place"]) == ("choose", "choose 1")
@@ -427,7 +427,7 @@ def test_a_letter_of_a_branch_that_is_gone_is_not_sent_down_another(replayed):
     )
 
 
-def test_branches_with_the_same_steps_are_told_apart_by_their_sinks(replayed):
+def test_branches_with_the_same_steps_are_distinguished_by_their_sinks(replayed):
     same = {"one": first, "other": first}
     assert replayed(two_branches(**same), two_branches(**same, turned=True)) == {"step 2": ["x"], "step 4": ["y"]}
     unnamed = {**same, "names": (None, None)}

@@ -245,7 +245,7 @@ def test_a_state_that_gives_thousands_for_a_message_does_not_fill_the_memory(mak
 
 
 class TestDeadLetters:
-    def test_a_failing_message_is_told_with_its_position(self, make, tmp_path, dead_letters):
+    def test_a_failing_message_is_reported_with_its_position(self, make, tmp_path, dead_letters):
         def invert(data):
             return 1 // int(data)
 
@@ -259,7 +259,7 @@ class TestDeadLetters:
             ("p", 6, "invert"),
         ]
 
-    def test_a_failing_state_computation_is_told_with_its_key(self, make, tmp_path, dead_letters):
+    def test_a_failing_state_computation_is_reported_with_its_key(self, make, tmp_path, dead_letters):
         def fail_on_b(data, state):
             if data.startswith("b"):
                 raise ValueError(data)
@@ -325,7 +325,7 @@ def test_messages_that_cannot_be_read_on_arrival_become_a_dead_letter(make, tmp_
     assert base64.b64decode(record["payload"]) == b"no pickle"
 
 
-def test_a_step_that_cannot_be_made_in_a_worker_is_told_before_the_first_message(make, tmp_path):
+def test_a_step_that_cannot_be_made_in_a_worker_is_reported_before_the_first_message(make, tmp_path):
     class OnlyOnce:
         def __init__(self):
             # By value in each worker, so what they share is on the disk.

@@ -97,7 +97,7 @@ def test_the_order_of_outputs_does_not_depend_on_how_many_tasks_there_are(make, 
     assert sent[0] == sent[1] == sent[2]
 
 
-def test_behind_a_further_state_the_order_of_each_key_does_not_depend_on_it_either(make, tmp_path):
+def test_after_a_further_state_the_order_of_each_key_does_not_depend_on_it_either(make, tmp_path):
     def note(pair, seen):
         seen.setdefault("pairs", []).append(pair)
         return (len(pair[0]), list(seen["pairs"])), True
@@ -135,7 +135,7 @@ def test_what_was_not_committed_is_computed_again_and_comes_out_the_same(make, t
     assert by_key(evaluated(blocks.sent[1])) == by_key(counted(lines)[80:])
 
 
-def test_the_next_run_goes_on_with_another_number_of_tasks(make, tmp_path):
+def test_the_next_run_resumes_with_another_number_of_tasks(make, tmp_path):
     line = make.pipeline("p", make.step(split, multi=True), make.state_step(count_word, key=first_letter))
     lines = text(60)
     blocks = Blocks(make.plan(line, buckets=16), tmp_path, partitions=2)

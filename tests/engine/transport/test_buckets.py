@@ -88,7 +88,7 @@ def test_different_keys_rarely_share_a_hash():
 
 
 @pytest.mark.parametrize("pair", [("a", b"a"), ((1, 2), (2, 1)), ("", None), ((), frozenset()), (("a",), "a")])
-def test_unlike_keys_are_told_apart(pair):
+def test_unlike_keys_are_distinguished(pair):
     assert stable_hash(pair[0]) != stable_hash(pair[1])
 
 

@@ -124,7 +124,7 @@ class TestBundle:
         found = self.bundle(tmp_path, "app", [tmp_path / "first"], last=[code])
         assert set(found) == {"app.py", "late.py", "later/__init__.py", "later/on.py"}
 
-    def test_what_is_too_much_is_left_out_and_told(self, tmp_path, monkeypatch):
+    def test_what_is_too_much_is_left_out_and_reported(self, tmp_path, monkeypatch):
         code = tmp_path / "code"
         self.write(code, "started.py", "late.py", "wide/__init__.py", "wide/used.py")
         self.write(code, *(f"many/{name}.py" for name in ("__init__", "a", "b")))

@@ -36,7 +36,7 @@ def test_ranges_in_turn_are_as_a_reader_reads_them(tmp_path: Path, monkeypatch: 
         assert log.end == begin
 
 
-def test_lost_messages_are_left_out_and_damaged_ones_told(tmp_path: Path) -> None:
+def test_lost_messages_are_left_out_and_damaged_ones_reported(tmp_path: Path) -> None:
     with LogWriter(tmp_path) as log:
         borders = [0, *(log.append([b"%d" % number] * 5) for number in range(20))]
     cursor = LogCursor(tmp_path)

@@ -66,7 +66,7 @@ def test_bytes_beyond_the_last_block_are_dropped(log, kind):
 
 
 @pytest.mark.parametrize("kind", ["data", "ends", "blocks"])
-def test_a_damaged_last_block_is_dropped_and_told(log, kind):
+def test_a_damaged_last_block_is_dropped_and_reported(log, kind):
     path = getattr(segment_paths(log, segment_starts(log)[-1]), kind)
     content = bytearray(path.read_bytes())
     content[-3] ^= 1
@@ -117,7 +117,7 @@ def test_damage_in_the_middle_is_not_papered_over(tmp_path):
 def test_what_the_application_has_had_gets_no_new_messages_from_the_first_connection_on(tmp_path):
     with LogWriter(tmp_path / "log") as writer:
         writer.append([b"x"] * 9)
-    endpoint = listening(tmp_path, known=10)
+    endpoint = listening(tmp_path, known={0: 10})
     notices = []
 
     async def serve():
@@ -154,7 +154,7 @@ def test_a_crash_after_a_loss_was_noted_gives_its_numbers_to_nobody(log, notes):
     assert [payload for _, payloads in reader.read(8, 10) for payload in payloads] == [b"new"] * 2
 
 
-def test_a_torn_end_behind_noted_damage_does_not_make_room_in_it(tmp_path):
+def test_a_torn_end_after_skipped_damage_reuses_no_positions(tmp_path):
     with LogWriter(tmp_path) as writer:
         for _ in range(3):
             writer.append([b"x"] * 4)
@@ -171,7 +171,7 @@ def test_a_torn_end_behind_noted_damage_does_not_make_room_in_it(tmp_path):
         assert (writer.end, writer.dropped) == (9, [])
 
 
-def test_a_commit_behind_what_was_lost_leaves_nothing_of_the_log_before_it(tmp_path):
+def test_a_commit_after_what_was_lost_leaves_nothing_of_the_log_before_it(tmp_path):
     with LogWriter(tmp_path) as writer:
         writer.append([b"x"] * 10)
     (tmp_path / "committed").write_bytes(b"%020d\n" % 20)

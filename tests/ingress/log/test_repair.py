@@ -68,7 +68,7 @@ def test_damage_before_whole_messages_is_no_torn_end(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_can_go_on_without_what_is_damaged(tmp_path, kind):
+def test_damaged_messages_can_be_skipped(tmp_path, kind):
     fill(tmp_path, [4, 4, 4, 4])
     path = getattr(segment_paths(tmp_path, 0), kind)
     flip(path, path.stat().st_size * 3 // 8)
@@ -127,7 +127,7 @@ def all_ranges(directory, most):
 
 
 @pytest.mark.parametrize("most", [1, 70, 1 << 20])
-def test_ranges_go_on_behind_a_full_segment_that_lost_its_last_records(tmp_path, most):
+def test_ranges_continue_after_a_full_segment_that_lost_its_last_records(tmp_path, most):
     end = fill(tmp_path, [2, 2, 2, 2, 2, 2], segment_bytes=200)
     starts = segment_starts(tmp_path)
     assert len(starts) > 1
@@ -175,7 +175,7 @@ def test_a_torn_note_of_what_is_lost_counts_for_nothing_and_spoils_no_other(tmp_
         st.tuples(st.integers(0, 30), st.sampled_from(KINDS), st.floats(0, 1), st.integers(0, 7)), max_size=4
     ),
 )
-def test_wherever_bits_are_flipped_the_rest_is_read_and_what_is_lost_is_told(
+def test_wherever_bits_are_flipped_the_rest_is_read_and_what_is_lost_is_reported(
     tmp_path_factory, blocks, segment_bytes, flips
 ):
     directory = tmp_path_factory.mktemp("log")

@@ -165,7 +165,7 @@ def test_empty_messages_fill_segments_as_well(tmp_path):
     assert ranges == [(0, 100), (100, 200)]
 
 
-def test_a_reader_goes_on_from_segment_to_segment_while_the_writer_appends(tmp_path):
+def test_a_reader_moves_from_segment_to_segment_while_the_writer_appends(tmp_path):
     reader = LogReader(tmp_path)
     position = 0
     with LogWriter(tmp_path, segment_bytes=30) as writer:

@@ -66,7 +66,7 @@ def test_a_line_cut_off_is_part_of_the_block_that_comes_again(sent, lines):
     assert not violations(sent, [*lines[:60], torn], lines[40:50], [b"a x"], lines[40:], recorded=1)
 
 
-def test_what_goes_on_otherwise_than_with_the_line_that_was_cut_off_is_found(sent, lines):
+def test_a_resumed_block_that_does_not_continue_the_cut_off_line_is_found(sent, lines):
     assert violations(sent, [*lines[:40], b"b y 5"], lines[40:], recorded=1)
 
 
@@ -129,7 +129,7 @@ def test_a_repeat_of_a_part_of_a_block_is_found(sent, lines):
     assert violations(sent, lines[:60], lines[50:], recorded=1)
 
 
-def test_a_block_may_go_on_where_it_was_noted_to_have_got(sent, lines):
+def test_a_block_may_resume_at_its_recorded_position(sent, lines):
     size = sum(map(len, lines[40:55]))
     verdict = judge(sent, received(lines[:60], lines[55:], recorded=1, part=(2, size)))
     assert not verdict.violations
@@ -143,7 +143,7 @@ def test_a_block_that_was_noted_to_have_got_further_than_it_has_is_found(sent, l
     assert violations(sent, lines[:60], lines[70:], recorded=1, part=(2, size))
 
 
-def test_a_connection_that_goes_on_inside_a_block_is_found(sent, lines):
+def test_a_connection_that_starts_inside_a_block_is_found(sent, lines):
     assert violations(sent, lines[:60], lines[60:], recorded=1)
 
 

@@ -37,7 +37,7 @@ def command(*, module: str, arguments: tuple[str, ...]) -> None:
     with plain_errors(), ends_with_reader():
         imported = loading.import_application(module)
         setup = loading.setup_function(imported)
-        application = build(setup, list(arguments))
+        application, added = build(setup, list(arguments))
         show_drawing(application)
         for hint in comparison_hints(imported):
             say(f"Hint: {hint}")
@@ -45,12 +45,17 @@ def command(*, module: str, arguments: tuple[str, ...]) -> None:
     click.secho("No mistakes.", fg="green")
     if made_up := missing_options(arguments):
         say(f"The addresses of {' and '.join(made_up)} are made up; give your own to see them.")
+    if added:
+        say(
+            f"So are the values of {', '.join(added)}." if made_up else f"The values of {', '.join(added)} are made up."
+        )
 
 
-def build(setup: Setup, arguments: list[str]) -> Application:
-    """Return the application; missing addresses are made up, as many as it needs."""
+def build(setup: Setup, arguments: list[str]) -> tuple[Application, list[str]]:
+    """Return the application; missing addresses are made up, as many as it needs, and so are the returned options."""
+    added: dict[str, None] = {}
     try:
-        return loading.build(lambda given: call_with_addresses(setup, given), arguments)
+        built = loading.build(lambda given: call_with_addresses(setup, given, added.setdefault), arguments)
     except WallarooError as error:
         missing = missing_options(arguments)
         if not missing or not isinstance(error.__cause__, IndexError | ValueError):
@@ -59,3 +64,4 @@ def build(setup: Setup, arguments: list[str]) -> Application:
             f"{error}\nThe addresses of {' and '.join(missing)} were made up. If the application needs others, "
             "give them as for machida."
         ) from error.__cause__
+    return built, list(added)

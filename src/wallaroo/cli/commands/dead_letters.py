@@ -122,10 +122,20 @@ def _time(letter: Letter) -> str:
 
 
 def _position(letter: Letter) -> str:
+    """Return the position of the message, after that of its partition if it has one; the range of possible ones.
+
+    >>> _position({"position": 7}), _position({"partition": 2, "position": 7}), _position({"positions": [4, 9]})
+    ('7', '2:7', '4-9')
+    >>> _position({"partitions": [{"partition": 0, "positions": [4, 9]}, {"partition": 2, "positions": [3, 3]}]})
+    '0:4-9, 2:3-3'
+    """
+    if "partitions" in letter:
+        return ", ".join(_position(each) for each in letter["partitions"])
+    partition = f"{letter['partition']}:" if "partition" in letter else ""
     if "position" in letter:
-        return str(letter["position"])
+        return f"{partition}{letter['position']}"
     first, last = letter.get("positions", ("", ""))
-    return f"{first}-{last}" if first != "" else ""
+    return f"{partition}{first}-{last}" if first != "" else ""
 
 
 @command.command("show")

@@ -1,4 +1,4 @@
-"""`wallaroo receive`: writes what TCP sinks send to standard output or a file."""
+"""`wallaroo receive`: writes what TCP sinks send, or what is in a topic, to standard output or a file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,25 @@ import click
 
 from wallaroo.cli import screen
 from wallaroo.cli.framing import FRAMING_NAMES, FRAMINGS
-from wallaroo.cli.network import Address, AddressType, address_of, listen
+from wallaroo.cli.kafka_topic import (
+    KAFKA_ONLY,
+    AddressOrTopicType,
+    Settings,
+    Topic,
+    find_topic,
+    kafka_options,
+    refuse_given,
+    settings_of,
+)
+from wallaroo.cli.network import Address, address_of, listen
 from wallaroo.cli.receive_effectively_once import BlockOutput, Blocks, NotABlockError, Record
 from wallaroo.cli.receive_framing import Data, Frames, Lines, Reading
+from wallaroo.cli.receive_kafka import TopicReader, report
 from wallaroo.sizes import plural
 
 _STDOUT = 1
 _PIECE = 1 << 20
+_RETRY_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -176,7 +188,7 @@ def opened(path: Path | None, *, emptied: bool) -> Iterator[int]:
 
 
 @click.command()
-@click.argument("address", metavar="HOST:PORT", type=AddressType())
+@click.argument("address", metavar="HOST:PORT | kafka://HOST:PORT/TOPIC", type=AddressOrTopicType())
 @click.option(
     "--output",
     "path",
@@ -211,10 +223,14 @@ def opened(path: Path | None, *, emptied: bool) -> Iterator[int]:
     help="With --effectively-once: the file that records which blocks were received, for the next start.  "
     "[default: OUTPUT.batches]",
 )
+@click.option("--from-beginning", is_flag=True, help="A topic only: begin with its oldest messages.")
+@kafka_options
 @click.option("--quiet", is_flag=True, help="No summary at the end.")
+@click.pass_context
 def command(  # noqa: PLR0913 - one argument for each option.
+    context: click.Context,
     *,
-    address: Address,
+    address: Address | Topic,
     path: Path | None,
     framing: str,
     messages: int | None,
@@ -223,18 +239,39 @@ def command(  # noqa: PLR0913 - one argument for each option.
     count_only: bool,
     effectively_once: bool,
     remember: Path | None,
+    from_beginning: bool,
+    key_separator: str | None,
+    create_topic: int | None,
+    kafka_config: tuple[str, ...],
     quiet: bool,
 ) -> None:
     """Listen on an address and print what is received. Port 0 stands for any free port.
 
     It stops at Ctrl-C, or at a limit that the options set. Without a framing, lines of several senders may be mixed.
 
+    From a topic of Kafka, messages that are committed are printed, each on a line of its own; those of one partition
+    in their order.
+
     \b
     wallaroo receive 127.0.0.1:7002
     wallaroo receive 127.0.0.1:7002 --output counts.txt --idle 5
     wallaroo receive 127.0.0.1:7002 --framing u32be --messages 1000
     wallaroo receive 127.0.0.1:7002 --output counts.txt --effectively-once
+    wallaroo receive kafka://127.0.0.1:9092/counts --from-beginning --idle 5
+    wallaroo receive kafka://127.0.0.1:9092/counts --key-separator : --messages 10
     """  # noqa: D301 - click wants the real character.
+    until = Until(messages, seconds, idle)
+    if isinstance(address, Topic):
+        refuse_given(
+            context, ("--framing", "--effectively-once", "--remember"), "is for TCP: only committed messages are read"
+        )
+        settings = settings_of(key_separator, create_topic, kafka_config)
+        with screen.plain_errors(), opened(path, emptied=True) as descriptor:
+            _receive_topic(
+                address, settings, descriptor, until, from_beginning=from_beginning, count_only=count_only, quiet=quiet
+            )
+        return
+    refuse_given(context, (*KAFKA_ONLY, "--from-beginning"), "is for topics, such as kafka://127.0.0.1:9092/counts")
     if remember and not effectively_once:
         raise click.UsageError("--remember goes with --effectively-once.")
     chosen = FRAMINGS.get(framing)
@@ -251,7 +288,7 @@ def command(  # noqa: PLR0913 - one argument for each option.
             listener,
             write,
             (lambda connection: Blocks(blocks, connection)) if blocks else (lambda _: new_reading()),
-            until=Until(messages, seconds, idle),
+            until=until,
         )
         signal.signal(signal.SIGTERM, _interrupt)
         # A reader that has read enough (`| head`) and a Ctrl-C both end the command as intended.
@@ -264,6 +301,31 @@ def command(  # noqa: PLR0913 - one argument for each option.
         _report(receiver.tally, "message" if chosen else "line")
         if blocks and blocks.repeats:
             screen.say(f"dropped blocks that were received before: {plural(blocks.repeats, 'time')}")
+
+
+def _receive_topic(  # noqa: PLR0913 - the options that count for topics.
+    topic: Topic,
+    settings: Settings,
+    descriptor: int,
+    until: Until,
+    *,
+    from_beginning: bool,
+    count_only: bool,
+    quiet: bool,
+) -> None:
+    """Print what is in a topic."""
+    partitions = find_topic(
+        topic, settings, retry=_RETRY_SECONDS, on_wait=lambda: screen.say(f"waiting for a broker at {topic.servers}")
+    )
+    tally = Tally()
+    write = _ignore if count_only else partial(write_all, descriptor)
+    signal.signal(signal.SIGTERM, _interrupt)
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+        TopicReader(topic, partitions, settings, write, until).run(tally, from_beginning=from_beginning)
+    if count_only:
+        write_all(descriptor, f"{tally.messages}\n".encode())
+    if not quiet:
+        report(tally, len(partitions))
 
 
 def _ignore(_data: Data) -> None:

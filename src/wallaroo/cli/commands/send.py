@@ -1,4 +1,4 @@
-"""`wallaroo send`: sends messages to a TCP source; they count as sent once it has confirmed them."""
+"""`wallaroo send`: sends messages to a TCP source, or a topic; they count as sent once they are confirmed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,25 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from typing import Protocol
 
 import click
 
 from wallaroo.cli import screen
 from wallaroo.cli.exit_codes import SEND_EXIT_CODES, exit_codes_help
 from wallaroo.cli.framing import FRAMINGS, LINES, SEND_FRAMING_NAMES, InputError
-from wallaroo.cli.network import Address, AddressType, NotConfirmedError, connect, end_stream, has_ended
-from wallaroo.cli.send_input import STDIN, Batch, Input, frames, limited, paced
+from wallaroo.cli.kafka_topic import (
+    KAFKA_ONLY,
+    AddressOrTopicType,
+    Topic,
+    find_topic,
+    kafka_options,
+    refuse_given,
+    settings_of,
+)
+from wallaroo.cli.network import Address, NotConfirmedError, connect, end_stream, has_ended
+from wallaroo.cli.send_input import STDIN, Batch, Input, frames, limited, lines, paced
+from wallaroo.cli.send_kafka import TopicWriter
 from wallaroo.errors import WallarooError
 from wallaroo.sizes import plural
 
@@ -92,7 +103,7 @@ def _in_doubt(tally: Tally) -> str:
 
 
 @click.command(context_settings={"max_content_width": 110}, epilog=exit_codes_help(SEND_EXIT_CODES))
-@click.argument("address", metavar="HOST:PORT", type=AddressType())
+@click.argument("address", metavar="HOST:PORT | kafka://HOST:PORT/TOPIC", type=AddressOrTopicType())
 @click.option(
     "--file",
     "path",
@@ -126,10 +137,13 @@ def _in_doubt(tally: Tally) -> str:
     help="Give up when the receiver has accepted nothing, or has not confirmed, for this long. 0: do not wait for the "
     "confirmation. Default: no limit.",
 )
+@kafka_options
 @click.option("--quiet", is_flag=True, help="Show nothing but errors.")
+@click.pass_context
 def command(  # noqa: PLR0913 - one argument for each option.
+    context: click.Context,
     *,
-    address: Address,
+    address: Address | Topic,
     path: Path,
     framing: str,
     raw: bool,
@@ -138,12 +152,15 @@ def command(  # noqa: PLR0913 - one argument for each option.
     limit: int | None,
     retry: float,
     wait: float | None,
+    key_separator: str | None,
+    create_topic: int | None,
+    kafka_config: tuple[str, ...],
     quiet: bool,
 ) -> None:
-    """Send each line of a file, or of standard input, as a message over TCP.
+    """Send each line of a file, or of standard input, as a message over TCP, or to a topic of Kafka.
 
     At the end it waits for the receiver to confirm: a source closes the connection when it has accepted everything, and
-    resets it otherwise.
+    resets it otherwise. Kafka's brokers confirm each message.
 
     \b
     wallaroo send 127.0.0.1:7010 --file text.txt
@@ -151,6 +168,8 @@ def command(  # noqa: PLR0913 - one argument for each option.
     wallaroo send 127.0.0.1:7010 --file frames.bin --raw --framing u16be
     wallaroo send 127.0.0.1:7010 --file text.txt --framing lines
     echo "why hello world" | wallaroo send 127.0.0.1:7010
+    echo "why hello world" | wallaroo send kafka://127.0.0.1:9092/words --create-topic 4
+    wallaroo send kafka://127.0.0.1:9092/orders --file orders.txt --key-separator :
     """  # noqa: D301 - click wants the real character.
     source = Input(None if str(path) == "-" else path, repeat)
     if source.path is None and repeat > 1:
@@ -160,23 +179,64 @@ def command(  # noqa: PLR0913 - one argument for each option.
         if not quiet:
             screen.say(f"waiting up to {retry:g} s for {address} to accept connections")
 
+    if isinstance(address, Topic):
+        refuse_given(context, ("--framing", "--raw"), "is for TCP: each line is a message of the topic")
+        if wait == 0:
+            raise click.UsageError("--wait 0 is for TCP: a topic's brokers confirm every message")
+        every = (batch for stream in source.streams() for batch in lines(stream))
+        settings = settings_of(key_separator, create_topic, kafka_config)
+        with screen.plain_errors(exit_codes=True):
+            source.check()
+            find_topic(address, settings, retry=retry, on_wait=on_wait)
+            writer = TopicWriter(address, settings, wait=wait)
+            _Sending(address, writer, quiet=quiet).run(paced(limited(every, limit), rate), source, limit)
+        return
+    refuse_given(context, KAFKA_ONLY, "is for topics, such as kafka://127.0.0.1:9092/words")
     chosen = FRAMINGS.get(framing)
     end_last = framing == LINES and not raw
     every = (batch for stream in source.streams() for batch in frames(stream, chosen, raw=raw, end_last=end_last))
-    batches = paced(limited(every, limit), rate)
     with screen.plain_errors(exit_codes=True):
         source.check()
         with connect(address, retry=retry, on_wait=on_wait) as connection:
-            _Sending(address, connection, wait=wait, quiet=quiet).run(batches, source, limit)
+            stream = _Stream(connection, wait)
+            _Sending(address, stream, quiet=quiet).run(paced(limited(every, limit), rate), source, limit)
+
+
+class _Way(Protocol):
+    """How messages get to the receiver."""
+
+    expects: str
+    """What the receiver does to confirm, as text that can follow a colon."""
+
+    def send(self, batches: Iterable[Batch], tally: Tally, show: Callable[[Tally], None]) -> None:
+        """Send every batch, keeping `tally` exact."""
+
+    def finish(self, tally: Tally, on_wait: Callable[[], None]) -> bool:
+        """Wait for the receiver to confirm; return whether it did."""
+
+
+class _Stream:
+    """A TCP connection."""
+
+    expects = "it closes the connection when it has accepted all of them"
+
+    def __init__(self, connection: socket.socket, wait: float | None) -> None:
+        self._connection = connection
+        self._wait = wait
+
+    def send(self, batches: Iterable[Batch], tally: Tally, show: Callable[[Tally], None]) -> None:
+        send(self._connection, batches, tally, show, wait=self._wait)
+
+    def finish(self, tally: Tally, on_wait: Callable[[], None]) -> bool:
+        return finish(self._connection, tally, wait=self._wait, on_wait=on_wait)
 
 
 class _Sending:
     """Sends to one receiver, and reports whether it has confirmed."""
 
-    def __init__(self, address: Address, connection: socket.socket, *, wait: float | None, quiet: bool) -> None:
+    def __init__(self, address: Address | Topic, way: _Way, *, quiet: bool) -> None:
         self._address = address
-        self._connection = connection
-        self._wait = wait
+        self._way = way
         self._quiet = quiet
         self._tally = Tally()
         self._started = time.monotonic()
@@ -202,22 +262,15 @@ class _Sending:
         # A progress bar would disturb what a user types.
         visible = not self._quiet and not (source.path is None and os.isatty(STDIN))
         with screen.progress_bar("sending", "message", limit or source.size(), visible=visible) as bar:
-            send(
-                self._connection,
-                batches,
-                self._tally,
-                lambda now: bar(now.messages if limit else now.bytes, now.messages),
-                wait=self._wait,
-            )
+            self._way.send(batches, self._tally, lambda now: bar(now.messages if limit else now.bytes, now.messages))
 
     def _finish(self) -> bool:
-        return finish(self._connection, self._tally, wait=self._wait, on_wait=self._on_wait)
+        return self._way.finish(self._tally, self._on_wait)
 
     def _on_wait(self) -> None:
         if not self._quiet:
             screen.say(
-                f"waiting for {self._address} to confirm {plural(self._tally.messages, 'message')}: it closes "
-                f"the connection when it has accepted all of them"
+                f"waiting for {self._address} to confirm {plural(self._tally.messages, 'message')}: {self._way.expects}"
             )
 
     def _cut_short(self, error: InputError) -> WallarooError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.addresses import port_number
+from wallaroo.addresses import port_number, unknown_host
 from wallaroo.connectors.base import LoggedKind, SinkKind
 from wallaroo.connectors.checks import decoder_mistakes, encoder_mistakes, sink_name_mistakes, source_name_mistakes
 from wallaroo.connectors.tcp.config import TCPSinkConfig, TCPSourceConfig
@@ -79,7 +79,7 @@ class TcpSinkKind(SinkKind):
         problem = f"Pipeline {pipeline!r} cannot send to {host}:{port}: "
         if port == 0:
             raise AddressError(f"{problem}a receiver has a port of its own. Give the one that it listens on.")
-        if (why := _unknown(host)) is not None:
+        if (why := unknown_host(host)) is not None:
             raise AddressError(f"{problem}the name {host!r} is not known ({why}). Give the receiver's name or address.")
 
     def connection(self, config: TCPSinkConfig, context: SinkContext) -> SinkConnection:
@@ -106,17 +106,3 @@ def _address_mistakes(config: TCPSourceConfig | TCPSinkConfig, role: str) -> Ite
 def _shown_address(config: TCPSourceConfig | TCPSinkConfig) -> str:
     host, port = config.address
     return f"TCP [{host}]:{port}" if ":" in host else f"TCP {host}:{port}"
-
-
-def _unknown(host: str) -> str | None:
-    """Return why a host name cannot be resolved, None if it can, or if that cannot be determined now."""
-    import socket  # noqa: PLC0415 - not needed to build an application.
-
-    try:
-        socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except UnicodeError:
-        return "no machine can have it"
-    except socket.gaierror as error:
-        # A name server that does not answer now may answer later, when the sink connects.
-        return None if error.errno == socket.EAI_AGAIN else str(error.strerror).lower()
-    return None

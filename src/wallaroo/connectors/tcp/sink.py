@@ -26,6 +26,12 @@ _DIAL_SECONDS = 10.0
 _MAX_UNSENT_BYTES = 1 << 18
 _POLL_SECONDS = 0.5
 _STOPPING_TIMEOUT_SECONDS = 5.0
+_SILENT_SECONDS = 60.0
+"""After how long a receiver that takes nothing is reported: it may be busy, or its machine may be gone.
+
+Linux could end such a connection (TCP_USER_TIMEOUT), but then also one whose receiver is alive and only does not read.
+So it is left to the kernel, which gives a vanished machine up after about a quarter of an hour.
+"""
 
 
 class TcpSink:
@@ -37,6 +43,7 @@ class TcpSink:
         self._stopping = stopping
         self._missing = Condition(notice, interval=REPORT_AGAIN_SECONDS)
         self._broken = Condition(notice, interval=REPORT_AGAIN_SECONDS)
+        self._silent = Condition(notice, interval=REPORT_AGAIN_SECONDS)
         self._interrupted = False
         """Whether the receiver was disconnected in this run, and may have lost bytes that it had not read."""
         self._socket: socket.socket | None = None
@@ -56,6 +63,7 @@ class TcpSink:
         except StoppedError:
             block.resend()
             raise
+        self._silent.end(f"The receiver at {self.name} takes outputs again.")
         self._broken.end(f"The receiver at {self.name} is back; the block was sent again.")
         block.delivered()
 
@@ -148,6 +156,7 @@ class TcpSink:
                 size = connection.send(rest)
             except TimeoutError:
                 size = 0
+                self._report_if_silent(progress)
                 self._give_up_if_stuck(progress)
             else:
                 rest = rest[size:]
@@ -166,8 +175,16 @@ class TcpSink:
                 look(0)
             # What was not sent on a broken connection stays unacknowledged forever.
             raise_if_broken(connection)
+            self._report_if_silent(progress)
             self._give_up_if_stuck(progress)
         raise_if_broken(connection)
+
+    def _report_if_silent(self, progress: float) -> None:
+        if time.monotonic() - progress > _SILENT_SECONDS:
+            self._silent.begin(
+                f"The receiver at {self.name} has taken nothing for {_SILENT_SECONDS:g} seconds: it does not read, or "
+                "its machine is gone. Outputs wait for it."
+            )
 
     def _give_up_if_stuck(self, progress: float) -> None:
         """Stop waiting for a receiver that makes no progress, once the application is being stopped."""

@@ -20,6 +20,7 @@ from wallaroo.engine.state_heads import BucketName, StoredHead
 from wallaroo.engine.transport.crash_notes import Note, take_note
 from wallaroo.engine.transport.dead_letter_record import Letter
 from wallaroo.engine.transport.task_channel import DONE, ENOUGH, FAILED, OUTPUT, SAVED, read_frame, read_hello
+from wallaroo.ingress.lanes import Lane, load_ends
 from wallaroo.process_sockets import MAX_UNAUTHENTICATED, format_address, listen, parse_address, set_no_delay
 
 
@@ -43,8 +44,8 @@ class Epoch(NamedTuple):
 
     attempt: str
     block: int
-    ends: dict[int, int]
-    """Up to which message of each source that is, for the sources that had messages in this attempt."""
+    ends: dict[Lane[int], int]
+    """Up to which message of each lane that is, for the lanes that had messages in this attempt."""
     heads: dict[BucketName, StoredHead]
     letters: list[Letter]
 
@@ -151,7 +152,7 @@ class Collector:
     def _epoch(self, block: int) -> Epoch:
         reports = self._saved.pop(block).values()
         # The greatest end counts: without states, a task sees only some of the blocks.
-        ends = dict(sorted(end for report in reports for end in report["ends"]))
+        ends = load_ends(sorted(end for report in reports for end in report["ends"]))
         heads = {
             (state, bucket): StoredHead.from_json(head) for report in reports for state, bucket, head in report["heads"]
         }

@@ -6,6 +6,8 @@ import contextlib
 import threading
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from wallaroo.connectors.base import SinkConnection, SinkContext
 from wallaroo.connectors.output_block import OutputBlock
@@ -24,6 +26,7 @@ from wallaroo.engine.plan import Plan, SinkRoute
 from wallaroo.engine.transport.dead_letter_record import Letter, load_records
 from wallaroo.engine.transport.shuffle_format import BLOCK, DEAD_LETTERS, PRINTED, UNLISTED_KEYS, Chunk, unpack_share
 from wallaroo.ingress.block_sequence import Range, SequencedBlock, unpack_block
+from wallaroo.ingress.lanes import Lane
 from wallaroo.notices import Notice, Printed
 
 _POLL_SECONDS = 0.2
@@ -64,6 +67,7 @@ class Egress:
         self._notice = notice
         self._sources = plan.sources
         self._bring_letters = {source for source in plan.sources if plan.brings_letters(source)}
+        self._have_lanes = {source for source in plan.sources if plan.has_lanes(source)}
         self._in_flight = InFlight(collector.wake)
         context = SinkContext(stopping, notice, self._ledger.id, self._make_durable, effectively_once)
         self._connections: dict[str, SinkConnection] = {}
@@ -189,7 +193,7 @@ class Egress:
                 self._dead_letters.add(epoch.letters)
                 self.metrics.failed(epoch.letters)
                 epoch.letters.clear()  # They are added once, even if the commit has to be retried.
-            ends = {self._sources[source]: end for source, end in epoch.ends.items()}
+            ends = {Lane(self._sources[source], lane): end for (source, lane), end in epoch.ends.items()}
             self._commits.commit(epoch.block, epoch.heads, ends)
         self.metrics.committed()
         self._progress.committed(self._commits.block, self._commits.ends)
@@ -268,7 +272,11 @@ class Egress:
         replayed = any(self._sources[each.source] in self._bring_letters for each in ranges)
         if not mine or replayed:
             return letter
-        return {**letter, "positions": [min(each.first for each in mine), max(each.end for each in mine) - 1]}
+        if letter["source"] not in self._have_lanes:
+            return {**letter, "positions": _span(mine)}
+        by_lane = attrgetter("lane")
+        lanes = groupby(sorted(mine, key=by_lane), by_lane)
+        return {**letter, "partitions": [{"partition": lane, "positions": _span(some)} for lane, some in lanes]}
 
     def _for_sink(self, sink: str, number: int, chunks: list[Chunk]) -> OutputBlock:
         """Return a block's outputs for a sink, resumed where a killed run stopped."""
@@ -287,3 +295,13 @@ class Egress:
         _, size, checksum = self._ledger.part(sink, number)
         outputs.resume(size, checksum)
         return outputs
+
+
+def _span(ranges: Iterable[Range]) -> list[int]:
+    """Return the first and the last position in ranges of one lane, which are in order.
+
+    >>> _span([Range(0, 3, 5), Range(0, 9, 12)])
+    [3, 11]
+    """
+    first, *_, last = (position for each in ranges for position in (each.first, each.end - 1))
+    return [first, last]

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from wallaroo.connectors.base import StoppedError
 from wallaroo.ingress.client import IngressClient, IngressUnavailableError
+from wallaroo.ingress.lanes import Lane
 
 
 class Progress(Protocol):
@@ -20,8 +21,8 @@ class Progress(Protocol):
     def delivered(self, block: int) -> None:
         """Record that the outputs of all blocks before `block` have been delivered."""
 
-    def committed(self, block: int, ends: Mapping[str, int]) -> None:
-        """Record that everything before `block`, and before these messages of each source, is committed."""
+    def committed(self, block: int, ends: Mapping[Lane[str], int]) -> None:
+        """Record that everything before `block`, and before these messages of each lane, is committed."""
 
     def end_epoch_of(self, block: int) -> None:
         """Request the end of the epoch of a block, unless it has ended; does not wait."""
@@ -37,7 +38,7 @@ class ReportedProgress:
         self._client = client
         self._changed = threading.Condition()
         self._delivered: int | None = None
-        self._committed: tuple[int, Mapping[str, int]] | None = None
+        self._committed: tuple[int, Mapping[Lane[str], int]] | None = None
         self._to_end: int | None = None
         """A block whose epoch is to end."""
         self._closed = False
@@ -50,7 +51,7 @@ class ReportedProgress:
             self._delivered = block
             self._changed.notify()
 
-    def committed(self, block: int, ends: Mapping[str, int]) -> None:
+    def committed(self, block: int, ends: Mapping[Lane[str], int]) -> None:
         """Report a commit to the ingress."""
         with self._changed:
             self._committed = block, dict(ends)

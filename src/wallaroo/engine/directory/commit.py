@@ -1,8 +1,8 @@
 """The commit: one file with the block up to which everything is computed, and where the corresponding states are.
 
-It also has the last message of each source in these blocks. It is replaced atomically, so there is always exactly one:
-states, and the position in the sequence that they belong to, are always consistent. State files that neither this
-commit nor the previous one refers to are removed.
+It also has the last message of each lane of a source in these blocks. It is replaced atomically, so there is always
+exactly one: states, and the position in the sequence that they belong to, are always consistent. State files that
+neither this commit nor the previous one refers to are removed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from wallaroo.engine.state_heads import BucketName, StateSize, StoredHead, entry_sizes
 from wallaroo.errors import DirectoryError
 from wallaroo.files import write_atomically
+from wallaroo.ingress.lanes import Lane, dump_ends, load_ends
 
 
 class Commits:
@@ -29,8 +30,8 @@ class Commits:
         self._states = states
         self.block = 0
         """The first block that is not committed."""
-        self.ends: dict[str, int] = {}
-        """How many messages of each source are in the blocks before that."""
+        self.ends: dict[Lane[str], int] = {}
+        """The end of the messages of each lane in the blocks before that."""
         self.heads: dict[BucketName, StoredHead] = {}
         self._before: set[str] = set()
         self._is_sure = True
@@ -51,7 +52,7 @@ class Commits:
         try:
             data: dict[str, Any] = json.loads(self._path.read_text())
             self.block = int(data["block"])
-            self.ends = {source: int(end) for source, end in data["ends"].items()}
+            self.ends = load_ends(_in_lanes(data["ends"]))
             self.heads = {
                 (state, int(bucket)): StoredHead.from_json(head)
                 for state, buckets in data["states"].items()
@@ -63,8 +64,8 @@ class Commits:
                 "start fresh with --reset, which keeps what is there in a folder of its own."
             ) from error
 
-    def commit(self, block: int, changed: Mapping[BucketName, StoredHead], ends: Mapping[str, int]) -> None:
-        """Commit everything before `block`, with the heads and the ends of sources that have changed.
+    def commit(self, block: int, changed: Mapping[BucketName, StoredHead], ends: Mapping[Lane[str], int]) -> None:
+        """Commit everything before `block`, with the heads and the ends of lanes that have changed.
 
         A state that the application no longer has is retained: it may be used again.
         """
@@ -75,7 +76,7 @@ class Commits:
         for (state, bucket), head in heads.items():
             states.setdefault(state, {})[str(bucket)] = head.as_json()
         self._is_sure = False
-        write_atomically(self._path, json.dumps({"block": block, "ends": ends, "states": states}))
+        write_atomically(self._path, json.dumps({"block": block, "ends": dump_ends(ends), "states": states}))
         self._is_sure = True
         self.block, self.heads, self.ends = block, heads, ends
         # Delete what only the commit before the previous one needs: a task may still be reading files of the previous.
@@ -110,3 +111,8 @@ class Commits:
         for path in self._states.iterdir() if self._states else ():
             if goes(path.name):
                 path.unlink(missing_ok=True)
+
+
+def _in_lanes(ends: Any) -> Any:
+    """Return the ends of a commit as `load_ends` takes them; up to format 3 they were in an object, by source."""
+    return [(source, 0, end) for source, end in ends.items()] if isinstance(ends, dict) else ends

@@ -41,8 +41,10 @@ _TIMEOUT_SECONDS = 20.0
 COMMIT = "commit.json"
 """The file with the committed position, and where the states are."""
 
-_FORMAT = 3
-"""The version of the file formats, increased whenever older files can no longer be read."""
+_FORMAT = 4
+"""The version of the file formats, increased whenever an older version can no longer read the files."""
+_READABLE = {3, _FORMAT}
+"""Those that this version can read; what it writes has the newest."""
 
 
 class Home:
@@ -137,7 +139,7 @@ class Home:
         path = self.path / "layout.json"
         try:
             recorded = json.loads(path.read_text())
-            if recorded.get("format") != _FORMAT:
+            if recorded.get("format") not in _READABLE:
                 raise DirectoryError(
                     f"{self.path} was written by another version of Wallaroo, in a format that this one cannot read. "
                     "Run that version until it has processed everything that it has accepted; or start fresh with "

@@ -177,7 +177,7 @@ def _needed(what: str) -> DirectoryError:
 
 def unprocessed(home: Home, commits: Commits) -> dict[Path, int]:
     """Return how many messages wait in each log, for logs that have any."""
-    done = {home.log_of(source): end for source, end in commits.ends.items()}
+    done = {home.log_of(lane.source): end for lane, end in commits.ends.items()}
     counted = {folder: _messages_from(folder, done.get(folder, 0)) for folder in home.logs.glob("*")}
     return {folder: number for folder, number in counted.items() if number}
 

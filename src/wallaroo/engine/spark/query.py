@@ -27,7 +27,7 @@ def start_query(
     reader = session.readStream.format(_SOURCE).option("address", control).option("token", settings.token)
     reader = reader.option("attempt", settings.attempt).option("readers", settings.readers).option("start", start)
     context = session.sparkContext
-    # Spark pools idle workers by their environment: with this each stage has its own workers, which hold its states.
+    # Spark pools idle workers by their environment: with this each stage has its own workers, which have made its code.
     context.environment[_STAGE] = "first"
     frame = reader.load().mapInArrow(first_stage(settings), COLUMNS)
     for level in range(settings.levels):
@@ -43,7 +43,7 @@ REAL_TIME = {
     # Python operators are not on Spark's list of tested operators for this mode.
     "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
     "spark.sql.streaming.realTimeMode.minBatchDuration": "1000",
-    # An epoch is committed by us, before Spark does.
+    # Spark's own progress is of no use to us: we commit.
     "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
     # A row has all data of one or more blocks for a partition, and is sent immediately: the JVM writes to a worker

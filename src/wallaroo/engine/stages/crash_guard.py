@@ -107,7 +107,7 @@ class CallGuard:
 
     def _next_call(self, label: str, current: CurrentMessage) -> str:
         """Return the name of a call: the step, the message, and which of the step's calls for that message it is."""
-        message = f"{current.source} {current.number()}" if current.source else current.number()
+        message = f"{current.lane} {current.number()}" if current.lane else current.number()
         if message != self._last:
             self._last = message
             self._calls.clear()

@@ -20,7 +20,7 @@ class CurrentMessage:
     (None, {})
     """
 
-    __slots__ = ("key", "number", "origin", "source")
+    __slots__ = ("key", "lane", "number", "origin")
 
     def __init__(self) -> None:
         self.key: Any = None
@@ -29,5 +29,5 @@ class CurrentMessage:
         """Returns where it came from."""
         self.number: Callable[[], Any] = object
         """Returns its number among all messages: the same each time its block is run."""
-        self.source = ""
-        """The source within which the number is unique; empty if the number is unique by itself."""
+        self.lane = ""
+        """The source, and the lane of it, within which the number is unique; empty if the number is so by itself."""

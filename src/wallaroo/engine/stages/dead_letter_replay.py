@@ -45,13 +45,13 @@ class ReplayLine:
             message = message_in(letter, self._plan.serializer)
             self._outbox.current.key = key_in(letter)
         except USER_ERRORS as error:
-            self._outbox.keep(failed_again(letter, error, self.origin(0)))
+            self._outbox.keep(failed_again(letter, error, self.origin(0, 0)))
         else:
             entry((message,))
 
-    def origin(self, _position: int) -> dict[str, Any]:
+    def origin(self, _position: int, _lane: int) -> dict[str, Any]:
         """Return the original origin of the current letter."""
-        known = ("source", "position", "positions")
+        known = ("source", "partition", "position", "positions", "partitions")
         return {
             **{name: value for name, value in self._letter.items() if name in known},
             "replay_of": self._letter["id"],

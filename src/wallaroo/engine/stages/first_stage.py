@@ -24,8 +24,8 @@ class SourceLine(Protocol):
     def run(self) -> Run:
         """Return the loop over payloads."""
 
-    def origin(self, position: int) -> dict[str, Any]:
-        """Return the origin of the current message, which has this position in the log."""
+    def origin(self, position: int, lane: int) -> dict[str, Any]:
+        """Return the origin of the current message, which has this position in its lane."""
 
 
 class PipelineLine:
@@ -33,19 +33,22 @@ class PipelineLine:
 
     def __init__(self, plan: Plan, outbox: Outbox, pipeline: Pipeline) -> None:
         self._name = pipeline.name
+        self._has_lanes = plan.has_lanes(pipeline.name)
         self.run: Run = source_line(plan, outbox, pipeline)
 
-    def origin(self, position: int) -> dict[str, Any]:
+    def origin(self, position: int, lane: int) -> dict[str, Any]:
         """Return the source and the position in it."""
-        return {"source": self._name, "position": position}
+        partition = {"partition": lane} if self._has_lanes else {}
+        return {"source": self._name, **partition, "position": position}
 
 
 class FirstStage:
-    """Feeds pieces of a log to a line."""
+    """Feeds the messages of a lane to a line, piece by piece."""
 
-    def __init__(self, outbox: Outbox, line: SourceLine) -> None:
+    def __init__(self, outbox: Outbox, line: SourceLine, lane: int) -> None:
         self._outbox = outbox
         self._line = line
+        self._lane = lane
 
     def run(self, first: int, payloads: list[bytes]) -> Iterator[None]:
         """Run a piece whose first message has the position `first`.
@@ -73,7 +76,7 @@ class FirstStage:
         current = self._outbox.current
         # A message without a key must not see the key of another source's last message.
         current.key = None
-        current.origin = lambda: self._line.origin(position())
+        current.origin = lambda: self._line.origin(position(), self._lane)
         current.number = position
         with self._outbox.capturing():
             self._line.run(remaining)
@@ -84,8 +87,8 @@ class FirstStage:
 class Messages(Protocol):
     """Reads the messages of blocks; the same range yields the same pieces each time."""
 
-    def read(self, source: str, first: int, end: int) -> Iterator[Piece]:
-        """Yield the messages of a source from `first` up to, but not including, `end`, in pieces."""
+    def read(self, source: str, first: int, end: int, lane: int) -> Iterator[Piece]:
+        """Yield the messages of a source's lane from `first` up to, but not including, `end`, in pieces."""
 
 
 class SourceMessages:
@@ -99,12 +102,12 @@ class SourceMessages:
         self._log_of = log_of or self._log_here
         self._readers: dict[str, SourceReader] = {}
 
-    def read(self, source: str, first: int, end: int) -> Iterator[Piece]:
+    def read(self, source: str, first: int, end: int, lane: int) -> Iterator[Piece]:
         """Return the messages that exist: a power failure may have lost some."""
         reader = self._readers.get(source)
         if reader is None:
             reader = self._readers[source] = self._open(source)
-        return reader.read(first, end)
+        return reader.read(first, end, lane)
 
     def _open(self, source: str) -> SourceReader:
         told = self._plan.inputs[source]

@@ -1,8 +1,11 @@
 """Writes simple functions of the user into the generated loops, which saves the call.
 
 A function qualifies if it is a single `return` of an expression of its argument, built from operators, attributes,
-f-strings, and calls of a few of Python's own functions and methods. Calling such a function costs as much as what it
-does. If the expression raises, the loop calls the function itself, so that the error has the usual traceback.
+f-strings, calls of a few of Python's own functions, and of methods of what is surely text or bytes. Calling such a
+function costs as much as what it does. If the expression raises, the loop calls the function itself, so that the error
+has the usual traceback; what that call returns is not used.
+
+That a module has a function of its own called `len` is seen when the loop is made, not if it is added later.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import ast
 import builtins
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -22,11 +25,13 @@ _FUNCTIONS = frozenset(
 
 _METHODS = frozenset(
     {
-        *("decode", "encode", "endswith", "find", "format", "get", "join", "lower", "lstrip", "partition", "replace"),
+        *("decode", "encode", "endswith", "find", "format", "join", "lower", "lstrip", "partition", "replace"),
         *("rpartition", "rstrip", "split", "startswith", "strip", "title", "upper"),
     }
 )
-"""The methods that may be called, which are those of strings and dictionaries that change nothing."""
+"""The methods that may be called of text and bytes. An object of the user may have others under these names."""
+_TEXT_FUNCTIONS = frozenset({"bytes", "chr", "repr", "str"})
+"""Those of the functions that return text or bytes."""
 
 _NODES = (
     *(ast.Name, ast.Load, ast.Constant, ast.Attribute, ast.Subscript, ast.Slice, ast.Call, ast.IfExp),
@@ -35,13 +40,16 @@ _NODES = (
 )
 
 
-def expression_of(function: Callable[[Any], Any], argument: str, name: Callable[[Any, str], str]) -> str | None:
+def expression_of(
+    function: Callable[[Any], Any], argument: str, name: Callable[[Any, str], str], *, takes_bytes: bool = False
+) -> str | None:
     """Return the source of a function's result as an expression of the variable `argument`.
 
     Args:
         function: A function of one argument, or a bound method.
         argument: The name of the variable that holds the argument.
         name: Returns a name for an object that the expression refers to.
+        takes_bytes: Whether the argument is always bytes, as it is for a decoder.
 
     Returns:
         The source; None if the function has to be called.
@@ -59,12 +67,13 @@ def expression_of(function: Callable[[Any], Any], argument: str, name: Callable[
     if definition is None or (parameter := _only_parameter(definition, bound=plain is not function)) is None:
         return None
     result = _result(definition)
-    if result is None or not all(map(_is_simple, ast.walk(result))):
+    text = {parameter} if takes_bytes else set()
+    if result is None or not all(_is_simple(node, text) for node in ast.walk(result)):
         return None
     rename = _Rename(parameter, argument, plain.__globals__, name)
     try:
         return ast.unparse(rename.visit(result))
-    except (_UnknownNameError, ValueError):  # The latter if Python cannot write an f-string that it can read.
+    except Exception:  # noqa: BLE001 - an unknown name, or an f-string that Python can read but not write
         return None
 
 
@@ -72,15 +81,15 @@ def _definition(function: FunctionType) -> ast.FunctionDef | None:
     """Return the source of a function, if it can be found and is the one that the function was made of."""
     try:
         (found,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
-    except (OSError, TypeError, SyntaxError, ValueError):
+        if not isinstance(found, ast.FunctionDef):
+            return None
+        found.decorator_list.clear()
+        compiled = compile(ast.Module([found], []), "", "exec", dont_inherit=True)
+        codes = (each for each in compiled.co_consts if isinstance(each, CodeType) and each.co_name == found.name)
+        # The file may have been changed since it was imported.
+        return found if _essence(next(codes)) == _essence(function.__code__) else None
+    except Exception:  # noqa: BLE001 - no source, or one that is not valid by itself; a call is always right
         return None
-    if not isinstance(found, ast.FunctionDef):
-        return None
-    found.decorator_list.clear()
-    compiled = compile(ast.Module([found], []), "", "exec", dont_inherit=True)
-    made = next((each for each in compiled.co_consts if isinstance(each, CodeType)), None)
-    # The file may have been changed since it was imported.
-    return found if made is not None and _essence(made) == _essence(function.__code__) else None
 
 
 def _essence(code: CodeType) -> tuple[Any, ...]:
@@ -93,7 +102,8 @@ def _only_parameter(definition: ast.FunctionDef, *, bound: bool) -> str | None:
     if given.vararg or given.kwarg or given.kwonlyargs or given.defaults:
         return None
     names = [each.arg for each in (*given.posonlyargs, *given.args)]
-    return names[-1] if len(names) == 1 + bound else None
+    # A parameter called `len` is not Python's function.
+    return names[-1] if len(names) == 1 + bound and _FUNCTIONS.isdisjoint(names) else None
 
 
 def _result(definition: ast.FunctionDef) -> ast.expr | None:
@@ -104,17 +114,33 @@ def _result(definition: ast.FunctionDef) -> ast.expr | None:
     return None
 
 
-def _is_simple(node: ast.AST) -> bool:
+def _is_simple(node: ast.AST, text: Container[str]) -> bool:
+    """Return whether a part of an expression is allowed; `text` has the variables that are surely text or bytes."""
     if isinstance(node, ast.Call):
         match node.func:
             case ast.Name(id=called):
-                allowed = _FUNCTIONS
-            case ast.Attribute(attr=called):
-                allowed = _METHODS
+                allowed = called in _FUNCTIONS
+            case ast.Attribute(value=receiver, attr=called):
+                allowed = called in _METHODS and _is_text(receiver, text)
             case _:
                 return False
-        return called in allowed and not any(isinstance(each, ast.Starred) for each in node.args)
+        return allowed and not any(isinstance(each, ast.Starred) for each in node.args)
     return isinstance(node, (*_NODES, ast.keyword))
+
+
+def _is_text(node: ast.expr, text: Container[str]) -> bool:
+    """Return whether an expression is surely text or bytes, or made of them by Python: a list of texts, or a number."""
+    match node:
+        case ast.Constant() | ast.JoinedStr():
+            return True
+        case ast.Name(id=name):
+            return name in text
+        case ast.Call(func=ast.Name(id=called)):
+            return called in _TEXT_FUNCTIONS
+        case ast.Call(func=ast.Attribute(value=receiver)) | ast.Subscript(value=receiver):
+            return _is_text(receiver, text)
+        case _:
+            return False
 
 
 class _UnknownNameError(Exception):

@@ -2,14 +2,13 @@
 
 The keys of a bucket are stored together. In memory a bucket is a dictionary of live objects; on disk it consists of
 
-- a *head*: the version, the tokens of the latest versions, and a list of entries;
+- a *head*: the version and a list of entries;
 - *entries*: each a pickle of the states of some keys. An entry holds *saved* states and, separately, *passing* states,
   which were changed with `save_state` false: these are valid only in this run (after a failure another worker may get
   the bucket and needs them) and are discarded when the application is restarted.
 
-Each write of changes gives the bucket a new version with a new random token. Live objects whose token matches that of
-the head are up to date. Live objects some versions behind, with a token the head still lists, read only the entries
-they missed. Anything else, such as objects left over from an attempt that never committed, is dropped and reloaded.
+Each write of changes gives the bucket a new version. Live objects belong to the task that has made them: the next one
+makes its own from what is committed, also in the same process, because these may be those of an attempt that was not.
 
 Small entries are merged into larger ones, eight at a time, so that a bucket has few entries regardless of its history
 and a state is rewritten only a few times however large the bucket is.
@@ -17,7 +16,6 @@ and a state is rewritten only a few times however large the bucket is.
 
 from __future__ import annotations
 
-import os
 import pickle
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -27,7 +25,6 @@ from wallaroo.engine.state_heads import BucketHead
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.errors import SavedStateError, users_traceback
 
-_TOKENS_KEPT = 16
 _MERGE_AT = 8
 
 
@@ -74,8 +71,6 @@ class Bucket:
     """The live objects of a bucket, up to date as of `version`."""
 
     version: int = 0
-    tokens: list[bytes] = field(default_factory=lambda: [b""])
-    """The tokens of the latest versions, newest last."""
     objects: dict[Any, Any] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     unsaved: set[Any] = field(default_factory=set)
@@ -99,23 +94,12 @@ class StateLog:
         self._serializer = serializer
         self._run_id = run_id
 
-    def open(self, store: BucketStore, live: Bucket | None) -> Bucket:
-        """Return the bucket as committed: `live` itself if it is up to date or can catch up, otherwise a new one."""
+    def open(self, store: BucketStore) -> Bucket:
+        """Return the bucket as it is in the store, with new objects."""
         head = BucketHead.load(store.read_head())
-        if live is None or head.token_at(live.version) != live.tokens[-1]:
-            live = Bucket()
-        elif live.version == head.version:
-            return live
-        kept = {entry.number: entry for entry in live.entries if entry.number <= live.version}
-        entries = []
-        for number, size in head.entries:
-            if number not in kept:
-                kept[number] = self._apply(live, number, size, store)
-            entries.append(kept[number])
-        live.entries = entries
-        live.version = head.version
-        live.tokens = head.tokens
-        return live
+        bucket = Bucket(head.version)
+        bucket.entries = [self._apply(bucket, number, size, store) for number, size in head.entries]
+        return bucket
 
     def _apply(self, bucket: Bucket, number: int, size: int, store: BucketStore) -> Entry:
         """Load the states of an entry into the bucket."""
@@ -172,9 +156,8 @@ class StateLog:
             store.remove_entry(entry.number, entry.size)
         bucket.entries = [*packed.kept, packed.entry] if packed.entry is not None else packed.kept
         bucket.version += 1
-        bucket.tokens = [*bucket.tokens[1 - _TOKENS_KEPT :], os.urandom(8)]
         sizes = [(entry.number, entry.size) for entry in bucket.entries]
-        store.write_head(BucketHead(bucket.version, bucket.tokens, sizes).dump())
+        store.write_head(BucketHead(bucket.version, sizes).dump())
 
     def _to_merge(self, entries: list[Entry], saved: set[Any], passing: set[Any]) -> tuple[list[Entry], list[Entry]]:
         """Split entries into those that the new one replaces (the newest) and those that stay."""
@@ -227,7 +210,7 @@ class StateLog:
 
     def committed(self, store: BucketStore) -> dict[Any, Any]:
         """Return fresh copies of the bucket's states as they were last written."""
-        return self.open(store, None).objects
+        return self.open(store).objects
 
 
 class MemoryStore:

@@ -198,7 +198,7 @@ class BucketRun:
         self._log.write(self.bucket, self._store, packed)
 
     def _drop_unserialisable(self, touched: set[Any]) -> set[Any]:
-        before = self._log.open(self._store, None)
+        before = self._log.open(self._store)
         bad: dict[Any, NotPicklableError] = {}
         for key in touched:
             try:

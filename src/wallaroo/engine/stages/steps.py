@@ -53,9 +53,10 @@ def source_line(plan: Plan, outbox: Outbox, pipeline: Pipeline) -> Run:
     loop = GeneratedLoop("payloads")
     line = _Line(loop, plan, outbox, pipeline)
     place = Place.of_decoder(pipeline)
-    decode = outbox.watched(pipeline.source.decoder.decode, place.label)
+    decoder: Any = pipeline.source.decoder
+    decode = outbox.watched(decoder.decode, place.label)
     with loop.block("for payload in payloads:"):
-        with line.called(decode, "payload", place):
+        with line.called(decode, "payload", place, takes_bytes=True):
             line.write_after(DECODER, line.result)
         if any(isinstance(step, Computation) and step.multi for step in pipeline.steps):
             loop.line(f"if {loop.name(outbox, 'outbox')}.fanout_budget <= 0: break")
@@ -226,13 +227,15 @@ class _Line:
             loop.line(f"{loop.name(fail, 'fail')}({message}, error)")
 
     @contextlib.contextmanager
-    def called(self, function: Callable[[Any], Any], message: str, place: Place) -> Iterator[None]:
+    def called(
+        self, function: Callable[[Any], Any], message: str, place: Place, *, takes_bytes: bool = False
+    ) -> Iterator[None]:
         """Generate a call of a user's function; code generated inside this context runs if the result is not None."""
         loop = self.loop
         self.result = result = loop.variable("message")
-        if (expression := self._expression(function, message)) is not None:
+        if (expression := self._expression(function, message, takes_bytes=takes_bytes)) is not None:
             loop.line(f"try: {result} = {expression}")
-            loop.line(f"except {self._errors}: {result} = {self._call(function, place)}({message})")
+            loop.line(f"except {self._errors} as error: {result} = {self._failed(function, place)}({message}, error)")
             with loop.block(f"if {result} is not None:"):
                 yield
             return
@@ -241,26 +244,34 @@ class _Line:
         with loop.block("else:"), loop.block(f"if {result} is not None:"):
             yield
 
-    def _expression(self, function: Callable[[Any], Any], message: str) -> str | None:
+    def _expression(self, function: Callable[[Any], Any], message: str, *, takes_bytes: bool = False) -> str | None:
         """Return what stands for a call of a user's function in the loop, None if it has to be called."""
-        return expression_of(function, message, self.loop.name) if self._outbox.inlines else None
+        if not self._outbox.inlines:
+            return None
+        return expression_of(function, message, self.loop.name, takes_bytes=takes_bytes)
 
-    def _call(self, function: Callable[[Any], Any], place: Place, use: Callable[[Any, Any], Any] | None = None) -> str:
-        """Return the name of a function that calls the user's when its expression has raised an error.
+    def _failed(
+        self, function: Callable[[Any], Any], place: Place, check: Callable[[Any], object] | None = None
+    ) -> str:
+        """Return the name of a function for a message whose expression has raised an error.
 
-        So the error has the traceback that the user expects. If there is no error, the result is used after all.
+        It calls the user's function, to get the traceback that the user expects. The result is not used: the expression
+        may have changed something, so a second attempt may return something else, and the message has failed.
         """
         outbox = self._outbox
 
-        def call(message: Any) -> Any:
+        def fail(message: Any, error: BaseException) -> None:
             try:
                 result = function(message)
-                return result if use is None else use(result, message)
-            except USER_ERRORS as error:
-                error.__context__ = None  # The error of the expression, which is the same.
-                outbox.fail(place, message, error)
+                if check is not None:
+                    check(result)
+            except USER_ERRORS as again:
+                if type(again) is type(error):
+                    again.__context__ = None  # The error of the expression, which is the same.
+                    error = again
+            outbox.fail(place, message, error)
 
-        return self.loop.name(call, "call")
+        return self.loop.name(fail, "failed")
 
     @contextlib.contextmanager
     def _called_multi(self, step: Computation, message: str, place: Place) -> Iterator[None]:
@@ -301,9 +312,9 @@ class _Line:
             # The message's earlier key is not the one it would have here.
             place = replace(place, keyed=False)
             if (expression := self._expression(partition, message)) is not None:
-                call = self._call(partition, place, lambda key, message: keyed[key].append(message))
+                failed = self._failed(partition, place, check=keyed.get)  # The key may be one that cannot be hashed.
                 loop.line(f"try: {groups}[{expression}].append({message})")
-                loop.line(f"except {self._errors}: {call}({message})")
+                loop.line(f"except {self._errors} as error: {failed}({message}, error)")
                 return
             key = f"{loop.name(partition, 'partition')}({message})"
         elif route.step.state.partitioned:
@@ -347,7 +358,7 @@ class _Line:
         with self._attempt(message, place):
             if (expression := self._expression(encode, message)) is not None:
                 loop.line(f"try: encoded = {expression}")
-                loop.line(f"except {self._errors}: encoded = {self._call(encode, place)}({message})")
+                loop.line(f"except {self._errors} as error: encoded = {self._failed(encode, place)}({message}, error)")
             else:
                 loop.line(f"encoded = {loop.name(encode, 'encode')}({message})")
             if (pack := packer_of(route.sink)) is not None:

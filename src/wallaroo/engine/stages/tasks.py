@@ -27,6 +27,7 @@ from wallaroo.engine.transport.plan_file import PlanRef
 from wallaroo.engine.transport.shuffle_format import pack_share, unpack_share
 from wallaroo.engine.transport.task_channel import TaskChannel
 from wallaroo.ingress.block_sequence import unpack_blocks
+from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.remote_reader import RemoteMessages
 
 _MUCH_STATE_BYTES = 64 << 20
@@ -111,8 +112,8 @@ class FirstTask:
         self._task = GuardedTask(worker, note_in(settings.notes), driver.welcome.care)
         self._shuffle = _shuffle_of(settings, partition, driver.welcome.care)
         self._housekeeping = _GarbageCollection()
-        self._ends: dict[int, int] = {}
-        """For each source, the end of the messages in the blocks received so far."""
+        self._ends: dict[Lane[int], int] = {}
+        """For each lane, the end of the messages in the blocks received so far."""
 
     def begin(self) -> Batches:
         """Yield the rows that precede all others."""

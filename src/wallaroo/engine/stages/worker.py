@@ -25,6 +25,7 @@ from wallaroo.engine.transport.dead_letter_record import PACKED, Letter
 from wallaroo.engine.transport.shuffle_format import BLOCK, Chunk
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.block_sequence import SequencedBlock, unpack_block
+from wallaroo.ingress.lanes import Lane
 
 _KEPT_AT_MOST = 16 << 20
 """How many bytes of messages are kept for rebuilding a state after an error before the states are written."""
@@ -39,7 +40,6 @@ class Worker:
         self.outbox = outbox or Outbox(plan)
         self._lines: dict[str, SourceLine] = {}
         self._steps: dict[int, StateStep] = {}
-        self._live: dict[BucketName, Bucket] = {}
         self._log = StateLog(plan.serializer, plan.run_id)
         self._retraced: Retracing | None = None
         self.fatal_first_calls: Mapping[int, Mapping[str, str]] = {}
@@ -85,7 +85,7 @@ class Worker:
 
         The same block always yields at the same points.
         """
-        for source, first, end in block.ranges:
+        for source, first, end, lane in block.ranges:
             name = self.plan.sources[source]
             line = line_of(name)
             if line is None:
@@ -93,9 +93,9 @@ class Worker:
                     f"Block {block.number} has messages of the pipeline {name!r}, which the application no longer has. "
                     "Start it once more with that pipeline, so that they are processed"
                 )
-            outbox.current.source = name
-            stage = FirstStage(outbox, line)
-            for at, payloads in self._messages.read(name, first, end):
+            outbox.current.lane = f"{name} {lane}"
+            stage = FirstStage(outbox, line, lane)
+            for at, payloads in self._messages.read(name, first, end, lane):
                 yield from stage.run(at, payloads)
 
     def _line(self, name: str) -> SourceLine | None:
@@ -129,23 +129,9 @@ class Worker:
             self._retraced = Retracing(self, block)
         return self._retraced
 
-    def states(self, name: BucketName, files: BucketStores) -> Mapping[Any, Any]:
-        """Return the last saved states of a bucket by key: the live objects if they are up to date."""
-        bucket = self._log.open(files.bucket(name), self.take_live(name))
-        self.bring_back(name, bucket)
-        return bucket.objects
-
     def open_stage(self, level: int, partition: int, partitions: int, files: BucketStores) -> Stage:
-        """Return a stage with state, for use until the next commit."""
+        """Return a stage with state, which begins with what is committed."""
         return Stage(self, self._log, level, partition, partitions, files)
-
-    def take_live(self, name: BucketName) -> Bucket | None:
-        """Remove and return the live objects of a bucket; the caller changes them and returns them on success."""
-        return self._live.pop(name, None)
-
-    def bring_back(self, name: BucketName, bucket: Bucket) -> None:
-        """Keep the live objects of a bucket for later use."""
-        self._live[name] = bucket
 
     def prepare_sources(self) -> None:
         """Bind the first stage of every pipeline, so that constructor errors are found before the first message."""
@@ -183,7 +169,10 @@ class Worker:
 
 
 class Stage:
-    """The states of one level in one partition, between two commits."""
+    """The states of one level in one partition, for as long as a task runs.
+
+    The live objects end with it. If a task has failed, nobody knows which of them have been changed since the commit.
+    """
 
     def __init__(  # noqa: PLR0913, PLR0917 - identity and dependencies of a stage
         self, worker: Worker, log: StateLog, level: int, partition: int, partitions: int, files: BucketStores
@@ -203,8 +192,8 @@ class Stage:
         self._chunks: list[_ChunkForStates] = []
         """The chunks computed since the last save, still packed."""
         self._kept = 0
-        self.ends: dict[int, int] = {}
-        """For each source, the end of the messages in the blocks received so far."""
+        self.ends: dict[Lane[int], int] = {}
+        """For each lane, the end of the messages in the blocks received so far."""
 
     def run(self, shares: Iterable[Iterable[Chunk]]) -> list[list[Chunk]]:
         """Compute this partition's part of a block: the shares from the previous stage, in their order.
@@ -218,7 +207,7 @@ class Stage:
         for share in onward:
             share.append(Chunk(BLOCK, 0, 0, block.pack()))
         self._outbox.clear()
-        self._outbox.current.source = ""
+        self._outbox.current.lane = ""
         for chunk in chunks:
             if chunk.route == BLOCK:
                 continue
@@ -255,13 +244,18 @@ class Stage:
     def _run(self, name: BucketName) -> BucketRun:
         run = self._runs.get(name)
         if run is None:
-            store = self._files.bucket(name)
-            if name not in self._buckets:
-                # Removed while it is being changed: if this task fails part-way, it must not be found here.
-                self._buckets[name] = self._log.open(store, self._worker.take_live(name))
-            run = BucketRun(self._log, store, self._buckets[name], partial(self._earlier, name))
+            run = BucketRun(self._log, self._files.bucket(name), self._bucket(name), partial(self._earlier, name))
             self._runs[name] = run
         return run
+
+    def _bucket(self, name: BucketName) -> Bucket:
+        if name not in self._buckets:
+            self._buckets[name] = self._log.open(self._files.bucket(name))
+        return self._buckets[name]
+
+    def states(self, name: BucketName) -> Mapping[Any, Any]:
+        """Return the live objects of a bucket by key."""
+        return self._bucket(name).objects
 
     def _earlier(self, name: BucketName) -> Iterator[Work]:
         """Yield a bucket's messages since its last save, up to the current chunk."""
@@ -288,11 +282,6 @@ class Stage:
         self._save()
         self._files.sync()
         return self._outbox.take_letters()
-
-    def keep(self) -> None:
-        """Keep the live objects after the commit has been made."""
-        for name, bucket in self._buckets.items():
-            self._worker.bring_back(name, bucket)
 
 
 class _ChunkForStates:

@@ -159,13 +159,25 @@ def origin_in_words(letter: Letter) -> str:
     "message 3 of 'words'"
     >>> origin_in_words({"source": "words", "positions": [3, 7]})
     "one of the messages 3 to 7 of 'words'"
+    >>> origin_in_words({"source": "words", "partition": 2, "position": 3})
+    "message 3 of partition 2 of 'words'"
+    >>> origin_in_words({"source": "words", "partitions": [{"partition": 2, "positions": [3, 7]}]})
+    "one of the messages 3 to 7 of partition 2 of 'words'"
     """
+    if "source" not in letter:
+        return ""
+    places = letter.get("partitions", [letter])
+    return f"{' or '.join(map(_place_in_words, places))} of {letter['source']!r}"
+
+
+def _place_in_words(letter: Mapping[str, Any]) -> str:
+    partition = f" of partition {letter['partition']}" if "partition" in letter else ""
     if "position" in letter:
-        return f"message {letter['position']} of {letter['source']!r}"
+        return f"message {letter['position']}{partition}"
     if "positions" in letter:
         first, last = letter["positions"]
-        return f"one of the messages {first} to {last} of {letter['source']!r}"
-    return f"a message of {letter['source']!r}" if "source" in letter else ""
+        return f"one of the messages {first} to {last}{partition}"
+    return "a message"
 
 
 def serializer_bytes(message: Any, serializer: Serializer) -> tuple[bytes, str]:

@@ -19,6 +19,7 @@ from wallaroo.engine.failure_kinds import failure_of
 from wallaroo.engine.state_heads import BucketName, StoredHead
 from wallaroo.engine.transport.crash_notes import NO_CARE, Care
 from wallaroo.engine.transport.dead_letter_record import Letter
+from wallaroo.ingress.lanes import Lane, dump_ends
 from wallaroo.process_sockets import HELLO_TIMEOUT_SECONDS, dial, receive_exactly
 
 FRAME = Struct("<BqI")
@@ -59,13 +60,13 @@ class TaskChannel:
     def saved(
         self,
         block: int,
-        ends: Mapping[int, int],
+        ends: Mapping[Lane[int], int],
         heads: Mapping[BucketName, StoredHead],
         letters: Sequence[Letter] = (),
     ) -> None:
-        """Report that everything before `block` is computed and durable, with the ends of the sources seen here."""
+        """Report that everything before `block` is computed and durable, with the ends of the lanes seen here."""
         changed = [[*name, head.as_json()] for name, head in heads.items()]
-        report = {"ends": list(ends.items()), "heads": changed, "letters": letters}
+        report = {"ends": dump_ends(ends), "heads": changed, "letters": letters}
         self._send(SAVED, block, json.dumps(report).encode())
 
     def enough_changed(self, block: int) -> None:

@@ -38,7 +38,7 @@ class LogCursor:
         self._data = self._ends = -1
         self._at = _Place(0, 0)
 
-    def read(self, first: int, end: int) -> Iterator[tuple[int, list[bytes]]]:
+    def read(self, first: int, end: int, lane: int = 0) -> Iterator[tuple[int, list[bytes]]]:  # noqa: ARG002 - a log has one
         """Yield messages `first` to `end` in the same pieces as `LogReader.read`, without those that are lost.
 
         Raises:

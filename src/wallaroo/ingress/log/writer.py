@@ -78,7 +78,7 @@ class LogWriter:
         self._lock = _lock(self.directory / "lock")
         self._files: tuple[int, ...] = ()
         try:
-            self.committed = read_committed(self.directory)
+            self.committed = read_committed(self.directory).get(0, 0)
             recovered = recover(self.directory, self.committed)
             self._segments = recovered.segments
             self._files = self._open_files(self._segments[-1])
@@ -147,7 +147,7 @@ class LogWriter:
         index = min(index, self.end)
         if index > self.committed:
             self.committed = index
-            note_committed(self.directory, index)
+            note_committed(self.directory, {0: index})
         deleted = 0
         while len(self._segments) > 1 and self._segments[1].start <= index:
             # The mark counts from the first segment, which is deleted here.

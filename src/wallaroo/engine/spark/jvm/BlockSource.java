@@ -124,7 +124,7 @@ public class BlockSource implements TableProvider {
       return all;
     }
 
-    /** All readers stop before the same block; if one has stopped earlier, that one counts. */
+    /** Spark asks for this at the end of its batch, which never comes; what is committed is decided elsewhere. */
     public Offset mergeOffsets(PartitionOffset[] offsets) {
       long least = Long.MAX_VALUE;
       for (int i = 0; i < offsets.length; i++) { least = Math.min(least, ((Number) offsets[i]).block); }
