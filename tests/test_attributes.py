@@ -9,6 +9,7 @@ import wallaroo
 
 PACKAGE = Path(wallaroo.__file__).parent
 BORN_IN_A_BASE = {
+    "connectors/kafka/producers.py": {"TransactionalProducer": {"_client"}},
     "engine/spark/gateway.py": {
         # Of py4j's classes, whose methods these replace.
         "_Connection": {"socket", "stream", "is_connected", "initiated_from_client"},

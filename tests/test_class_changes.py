@@ -50,7 +50,7 @@ class Saved:
         self.store = MemoryStore("totals")
         self._serializer = serializer or Serializer()
         log = self.log(run)
-        bucket = log.open(self.store, None)
+        bucket = log.open(self.store)
         bucket.objects.update(states)
         log.save(bucket, self.store, set(states), set(states))
 
@@ -58,7 +58,7 @@ class Saved:
         return StateLog(self._serializer, run)
 
     def loaded(self, run="run 1"):
-        return self.log(run).open(self.store, None).objects
+        return self.log(run).open(self.store).objects
 
 
 @pytest.mark.parametrize("many", [1, 40], ids=["one", "packed in columns"])

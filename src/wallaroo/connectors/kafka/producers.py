@@ -120,6 +120,15 @@ class IdempotentProducer:
     def _produce(self, client: Producer, blocks: Sequence[OutputBlock]) -> None:
         """Send the messages of blocks, those of a key in their order, and wait until all are acknowledged."""
         self._refusals.clear()
+        try:
+            self._send(client, blocks)
+        except SystemError as broken:
+            # The client has called back while an error of its own was pending, as it does when it is fenced.
+            raise KafkaException(KafkaError(KafkaError._FATAL)) from broken  # noqa: SLF001 - so named.
+        if self._refusals:
+            raise KafkaException(self._refusals[0])
+
+    def _send(self, client: Producer, blocks: Sequence[OutputBlock]) -> None:
         topic, produce = self._topic, client.produce
         for block in blocks:
             for value, key, partition in records(block):
@@ -130,8 +139,6 @@ class IdempotentProducer:
             client.poll(0)
         while client.flush(_CALL_SECONDS):
             self._wait(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - so named.
-        if self._refusals:
-            raise KafkaException(self._refusals[0])
 
     def _produce_later(self, client: Producer, value: bytes | None, key: bytes | None, partition: int) -> None:
         """Queue a message when there is room for it: the user may have set a limit."""
