@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from tests.engine.delivery.told import Told
+from tests.engine.delivery.recording_progress import RecordingProgress
 
 import wallaroo
 from wallaroo.connectors import registry
@@ -19,6 +19,7 @@ from wallaroo.engine.directory.home import Home
 from wallaroo.engine.transport.shuffle_format import BLOCK, Chunk, pack_share
 from wallaroo.engine.transport.task_channel import TaskChannel
 from wallaroo.ingress.block_sequence import Range, SequencedBlock
+from wallaroo.ingress.lanes import Lane
 
 ONE, OTHER = 0, 1
 """The routes of the two sinks."""
@@ -74,7 +75,13 @@ class Harbour:
         self.commits = Commits(folder / "commit", folder / "states")
         self.collector = Collector(str(folder / "socket"), "token", self.commits)
         self.egress = Egress(
-            plan, self.home, self.collector, self.commits, Told(self.told), threading.Event(), self.notices.append
+            plan,
+            self.home,
+            self.collector,
+            self.commits,
+            RecordingProgress(self.told),
+            threading.Event(),
+            self.notices.append,
         )
         self.egress.start()
 
@@ -147,13 +154,13 @@ def test_an_epoch_waits_for_its_blocks_and_holds_no_other_up(harbour):
     harbour.begin("one")
     harbour.put_out(0, ONE)
     harbour.put_out(1, ONE)
-    harbour.line.saved(1, {0: 1}, {})
+    harbour.line.saved(1, {Lane(0): 1}, {})
     harbour.put_out(2, ONE)
     wait_until(lambda: harbour.taken(ONE) == [0, 1, 2])
     assert harbour.commits.block == 0
     harbour.bays[ONE].taken[0].delivered()
     wait_until(lambda: harbour.commits.block == 1)
-    assert harbour.told == [("delivered", 1), ("committed", 1, {"p": 1})]
+    assert harbour.told == [("delivered", 1), ("committed", 1, {Lane("p"): 1})]
 
 
 def test_what_a_sink_has_taken_is_not_given_to_it_again_after_a_failure(harbour):
@@ -165,7 +172,7 @@ def test_what_a_sink_has_taken_is_not_given_to_it_again_after_a_failure(harbour)
     harbour.put_out(0, ONE)
     harbour.put_out(1, ONE)
     harbour.put_out(2, ONE)
-    harbour.line.saved(2, {0: 2}, {})
+    harbour.line.saved(2, {Lane(0): 2}, {})
     wait_until(lambda: harbour.taken(ONE) == [0, 1, 2])
     assert (harbour.delivered, harbour.commits.block) == (0, 0)
     for block in harbour.bays[ONE].taken:
@@ -177,7 +184,7 @@ def test_what_a_sink_has_taken_is_not_given_to_it_again_after_a_failure(harbour)
 def test_an_epoch_of_an_attempt_that_has_failed_is_not_committed_when_its_blocks_are_delivered(harbour):
     harbour.begin("one")
     harbour.put_out(0, ONE)
-    harbour.line.saved(1, {0: 1}, {})
+    harbour.line.saved(1, {Lane(0): 1}, {})
     harbour.put_out(1)
     wait_until(lambda: harbour.egress._next == 2)
     harbour.begin("two")

@@ -120,15 +120,6 @@ class IdempotentProducer:
     def _produce(self, client: Producer, blocks: Sequence[OutputBlock]) -> None:
         """Send the messages of blocks, those of a key in their order, and wait until all are acknowledged."""
         self._refusals.clear()
-        try:
-            self._send(client, blocks)
-        except SystemError as broken:
-            # The client has called back while an error of its own was pending, as it does when it is fenced.
-            raise KafkaException(KafkaError(KafkaError._FATAL)) from broken  # noqa: SLF001 - so named.
-        if self._refusals:
-            raise KafkaException(self._refusals[0])
-
-    def _send(self, client: Producer, blocks: Sequence[OutputBlock]) -> None:
         topic, produce = self._topic, client.produce
         for block in blocks:
             for value, key, partition in records(block):
@@ -139,6 +130,8 @@ class IdempotentProducer:
             client.poll(0)
         while client.flush(_CALL_SECONDS):
             self._wait(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - so named.
+        if self._refusals:
+            raise KafkaException(self._refusals[0])
 
     def _produce_later(self, client: Producer, value: bytes | None, key: bytes | None, partition: int) -> None:
         """Queue a message when there is room for it: the user may have set a limit."""
@@ -305,8 +298,21 @@ def _within(seconds: float, call: Callable[[], T]) -> T:
 
 def _ended(call: Callable[[], Any]) -> None:
     """Make a last call to a client that may be of no use any more."""
-    with contextlib.suppress(KafkaException):
+    with contextlib.suppress(KafkaException, SystemError):
         _within(_END_SECONDS, call)
+
+
+def error_of(failed: KafkaException | SystemError) -> KafkaError:
+    """Return what the client has raised; a fatal error comes as a SystemError if callbacks are called at that moment.
+
+    >>> error_of(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))).code()
+    3
+    """
+    cause = failed.__cause__ if isinstance(failed, SystemError) else failed
+    if not isinstance(cause, KafkaException):
+        raise failed
+    error: KafkaError = cause.args[0]
+    return error
 
 
 class _HungError(KafkaException):

@@ -13,7 +13,13 @@ from confluent_kafka import KafkaError, KafkaException
 
 from wallaroo.backoff import Backoff
 from wallaroo.connectors.base import SinkContext, StoppedError
-from wallaroo.connectors.kafka.producers import NO_ANSWER, FencedError, IdempotentProducer, TransactionalProducer
+from wallaroo.connectors.kafka.producers import (
+    NO_ANSWER,
+    FencedError,
+    IdempotentProducer,
+    TransactionalProducer,
+    error_of,
+)
 from wallaroo.connectors.output_block import OutputBlock
 from wallaroo.errors import AddressError
 from wallaroo.notices import REPORT_AGAIN_SECONDS, Condition
@@ -131,8 +137,8 @@ class KafkaSink:
             try:
                 self._producer.open()
                 step()
-            except KafkaException as failed:
-                error: KafkaError = failed.args[0]
+            except (KafkaException, SystemError) as failed:
+                error = error_of(failed)
                 self._producer.discard()
                 if error.code() in _FINAL:
                     raise AddressError(f"Cannot write to {self.name}: {self._reason(error)}. {_WAY_ON}") from failed
