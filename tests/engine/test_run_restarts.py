@@ -211,6 +211,7 @@ class Run:
 
     def deliver(self, block):
         self.sent.append((block.number, b"".join(block.bodies).decode()))
+        block.delivered()
 
     def delivered(self, block):
         self.told.append(partial(self.sequencer.delivered, block))
