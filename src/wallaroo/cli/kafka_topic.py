@@ -112,31 +112,6 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def kafka_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that all commands have for topics."""
-    for option in (
-        click.option(
-            "--kafka-config",
-            metavar="NAME=VALUE",
-            multiple=True,
-            help="A topic only: a setting of librdkafka, for example for TLS or SASL; may be given several times.",
-        ),
-        click.option(
-            "--create-topic",
-            type=click.IntRange(1),
-            metavar="PARTITIONS",
-            help="A topic only: create it with this many partitions if it does not exist.",
-        ),
-        click.option(
-            "--key-separator",
-            metavar="TEXT",
-            help="A topic only: this stands between the key and the value of each line.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
 def settings_of(separator: str | None, create: int | None, config: Iterable[str]) -> Settings:
     """Return what the options about Kafka say."""
     return Settings(separator.encode() if separator else None, create, parse_settings(config))

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from wallaroo.cli.framing import FRAMING_NAMES, SEND_FRAMING_NAMES
 from wallaroo.cli.logs import FORMATS, LEVELS, Log
 from wallaroo.cli.option_values import (
     LETTER_STATES,
@@ -267,3 +268,103 @@ delete_options = _all_of(
     click.option("--yes", "-y", is_flag=True, help="Do not ask."),
 )
 """Which dead letters to delete."""
+
+_TOPIC = (
+    click.option(
+        "--key-separator",
+        metavar="TEXT",
+        help="A topic only: this stands between the key and the value of each line.",
+    ),
+    click.option(
+        "--create-topic",
+        type=click.IntRange(1),
+        metavar="PARTITIONS",
+        help="A topic only: create it with this many partitions if it does not exist.",
+    ),
+    click.option(
+        "--kafka-config",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="A topic only: a setting of librdkafka, for example for TLS or SASL; may be given several times.",
+    ),
+)
+
+send_options = _all_of(
+    click.option(
+        "--file",
+        "path",
+        type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+        default="-",
+        help="The file to send; - (the default) is standard input.",
+    ),
+    click.option(
+        "--framing",
+        type=click.Choice(SEND_FRAMING_NAMES),
+        default="u32be",
+        show_default=True,
+        help="The header in front of each message, which holds its length. lines: a newline after each message "
+        "instead. none: the file is sent as it is.",
+    ),
+    click.option("--raw", is_flag=True, help="The file has headers already: send it as it is."),
+    click.option("--rate", type=click.FloatRange(0, min_open=True), help="Send this many messages per second, evenly."),
+    click.option("--repeat", type=click.IntRange(1), default=1, help="Send the file this many times."),
+    click.option("--limit", type=click.IntRange(1), help="Stop after this many messages."),
+    click.option(
+        "--retry",
+        type=click.FloatRange(0),
+        default=10,
+        show_default=True,
+        help="Try to connect for up to this many seconds.",
+    ),
+    click.option(
+        "--wait",
+        type=click.FloatRange(0),
+        metavar="SECONDS",
+        help="Give up when the receiver has accepted nothing, or has not confirmed, for this long. 0: do not wait for "
+        "the confirmation. Default: no limit.",
+    ),
+    *_TOPIC,
+    click.option("--quiet", is_flag=True, help="Show nothing but errors."),
+)
+"""What to send, and how."""
+
+receive_options = _all_of(
+    click.option(
+        "--output",
+        "path",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Write to this file (emptied first) instead of standard output.",
+    ),
+    click.option(
+        "--framing",
+        type=click.Choice(FRAMING_NAMES),
+        default="none",
+        show_default=True,
+        help="The header in front of each message; each is printed on a line of its own. none: the bytes are printed "
+        "as they are received, and each line counts as a message.",
+    ),
+    click.option("--messages", type=click.IntRange(1), help="Stop after this many messages."),
+    click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Stop after this many seconds."),
+    click.option(
+        "--idle",
+        type=click.FloatRange(0, min_open=True),
+        help="Stop when nothing was received for this many seconds after the first data.",
+    ),
+    click.option("--count-only", is_flag=True, help="Print only the number of messages, at the end."),
+    click.option(
+        "--effectively-once",
+        is_flag=True,
+        help="Receive what machida --effectively-once sends: each block is written when it is complete, confirmed, and "
+        "dropped if it is sent again. An output file is not emptied but continued after its last block.",
+    ),
+    click.option(
+        "--remember",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="With --effectively-once: the file that records which blocks were received, for the next start.  "
+        "[default: OUTPUT.batches]",
+    ),
+    click.option("--from-beginning", is_flag=True, help="A topic only: begin with its oldest messages."),
+    *_TOPIC,
+    click.option("--quiet", is_flag=True, help="No summary at the end."),
+)
+"""What to receive, until when, and where it is written."""

@@ -17,18 +17,18 @@ from typing import NoReturn
 import click
 
 from wallaroo.cli import screen
-from wallaroo.cli.framing import FRAMING_NAMES, FRAMINGS
+from wallaroo.cli.framing import FRAMINGS
 from wallaroo.cli.kafka_topic import (
     KAFKA_ONLY,
     AddressOrTopicType,
     Settings,
     Topic,
     find_topic,
-    kafka_options,
     refuse_given,
     settings_of,
 )
 from wallaroo.cli.network import Address, address_of, listen
+from wallaroo.cli.options import receive_options
 from wallaroo.cli.receive_effectively_once import BlockOutput, Blocks, NotABlockError, Record
 from wallaroo.cli.receive_framing import Data, Frames, Lines, Reading
 from wallaroo.cli.receive_kafka import TopicReader, report
@@ -189,43 +189,7 @@ def opened(path: Path | None, *, emptied: bool) -> Iterator[int]:
 
 @click.command()
 @click.argument("address", metavar="HOST:PORT | kafka://HOST:PORT/TOPIC", type=AddressOrTopicType())
-@click.option(
-    "--output",
-    "path",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write to this file (emptied first) instead of standard output.",
-)
-@click.option(
-    "--framing",
-    type=click.Choice(FRAMING_NAMES),
-    default="none",
-    show_default=True,
-    help="The header in front of each message; each is printed on a line of its own. none: the bytes are printed as "
-    "they are received, and each line counts as a message.",
-)
-@click.option("--messages", type=click.IntRange(1), help="Stop after this many messages.")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Stop after this many seconds.")
-@click.option(
-    "--idle",
-    type=click.FloatRange(0, min_open=True),
-    help="Stop when nothing was received for this many seconds after the first data.",
-)
-@click.option("--count-only", is_flag=True, help="Print only the number of messages, at the end.")
-@click.option(
-    "--effectively-once",
-    is_flag=True,
-    help="Receive what machida --effectively-once sends: each block is written when it is complete, confirmed, and "
-    "dropped if it is sent again. An output file is not emptied but continued after its last block.",
-)
-@click.option(
-    "--remember",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="With --effectively-once: the file that records which blocks were received, for the next start.  "
-    "[default: OUTPUT.batches]",
-)
-@click.option("--from-beginning", is_flag=True, help="A topic only: begin with its oldest messages.")
-@kafka_options
-@click.option("--quiet", is_flag=True, help="No summary at the end.")
+@receive_options
 @click.pass_context
 def command(  # noqa: PLR0913 - one argument for each option.
     context: click.Context,

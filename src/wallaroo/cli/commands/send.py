@@ -16,17 +16,17 @@ import click
 
 from wallaroo.cli import screen
 from wallaroo.cli.exit_codes import SEND_EXIT_CODES, exit_codes_help
-from wallaroo.cli.framing import FRAMINGS, LINES, SEND_FRAMING_NAMES, InputError
+from wallaroo.cli.framing import FRAMINGS, LINES, InputError
 from wallaroo.cli.kafka_topic import (
     KAFKA_ONLY,
     AddressOrTopicType,
     Topic,
     find_topic,
-    kafka_options,
     refuse_given,
     settings_of,
 )
 from wallaroo.cli.network import Address, NotConfirmedError, connect, end_stream, has_ended
+from wallaroo.cli.options import send_options
 from wallaroo.cli.send_input import STDIN, Batch, Input, frames, limited, lines, paced
 from wallaroo.cli.send_kafka import TopicWriter
 from wallaroo.errors import WallarooError
@@ -104,41 +104,7 @@ def _in_doubt(tally: Tally) -> str:
 
 @click.command(context_settings={"max_content_width": 110}, epilog=exit_codes_help(SEND_EXIT_CODES))
 @click.argument("address", metavar="HOST:PORT | kafka://HOST:PORT/TOPIC", type=AddressOrTopicType())
-@click.option(
-    "--file",
-    "path",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-    default="-",
-    help="The file to send; - (the default) is standard input.",
-)
-@click.option(
-    "--framing",
-    type=click.Choice(SEND_FRAMING_NAMES),
-    default="u32be",
-    show_default=True,
-    help="The header in front of each message, which holds its length. lines: a newline after each message instead. "
-    "none: the file is sent as it is.",
-)
-@click.option("--raw", is_flag=True, help="The file has headers already: send it as it is.")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Send this many messages per second, evenly.")
-@click.option("--repeat", type=click.IntRange(1), default=1, help="Send the file this many times.")
-@click.option("--limit", type=click.IntRange(1), help="Stop after this many messages.")
-@click.option(
-    "--retry",
-    type=click.FloatRange(0),
-    default=10,
-    show_default=True,
-    help="Try to connect for up to this many seconds.",
-)
-@click.option(
-    "--wait",
-    type=click.FloatRange(0),
-    metavar="SECONDS",
-    help="Give up when the receiver has accepted nothing, or has not confirmed, for this long. 0: do not wait for the "
-    "confirmation. Default: no limit.",
-)
-@kafka_options
-@click.option("--quiet", is_flag=True, help="Show nothing but errors.")
+@send_options
 @click.pass_context
 def command(  # noqa: PLR0913 - one argument for each option.
     context: click.Context,
