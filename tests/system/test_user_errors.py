@@ -24,7 +24,7 @@ def traceback(function, source, error):
 
 
 def shape(text):
-    return re.escape(f"wallaroo.engine.stages.steps.ReturnShapeError: {text}")
+    return re.escape(f"wallaroo.engine.stages.result_checks.ReturnShapeError: {text}")
 
 
 LOCK = (

@@ -11,7 +11,7 @@ from wallaroo.connectors.base import Piece
 from wallaroo.connectors.registry import sink_kind
 from wallaroo.engine.stages.current_message import Origin
 from wallaroo.engine.stages.outbox import AT_HAND, Outbox
-from wallaroo.engine.stages.steps import checked_bytes
+from wallaroo.engine.stages.result_checks import checked_bytes
 from wallaroo.engine.transport.dead_letter_record import Place
 from wallaroo.errors import WallarooError
 from wallaroo.kafka_message import KafkaMessage

@@ -17,14 +17,8 @@ from wallaroo.class_changes import explain_missing_attribute
 from wallaroo.engine.plan import Plan, StepRoute
 from wallaroo.engine.stages.live_state import Bucket, BucketStore, StateLog
 from wallaroo.engine.stages.outbox import USER_ERRORS, NotPicklableError, Outbox
-from wallaroo.engine.stages.steps import (
-    ReturnShapeError,
-    checked_list,
-    checked_pair,
-    checked_save,
-    line_after,
-    state_loop,
-)
+from wallaroo.engine.stages.result_checks import ReturnShapeError, checked_list, checked_pair, checked_save
+from wallaroo.engine.stages.steps import line_after, state_loop
 from wallaroo.engine.transport.dead_letter_record import Place
 from wallaroo.topology.model import StateComputation
 
