@@ -4,12 +4,14 @@ import contextlib
 import errno
 import os
 import signal
+import threading
 import warnings
 
 import pytest
 
 from wallaroo import process_sockets
 from wallaroo.engine.delivery.collector import Collector, Epoch, Expected
+from wallaroo.engine.delivery.output_window import STAGE_BYTES
 from wallaroo.engine.delivery.worker_deaths import Death, WorkerDeaths
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.failure_kinds import Failure, Kind
@@ -114,6 +116,24 @@ def test_an_epoch_is_there_when_all_tasks_have_saved_also_if_they_have_gone_on(c
     assert sorted(letter["n"] for letter in epoch.letters) == [0, 1]
     collector.release(7)
     assert collector.next("now", 8, 10) == [b"further", b"further"]
+
+
+def test_a_task_waits_until_there_is_room_for_what_it_hands_in(collector, task):
+    one, two = task(0), task(1)
+    large = bytes(STAGE_BYTES)
+    one.output(5, large)
+    ahead = threading.Thread(target=one.output, args=[6, large], daemon=True)
+    ahead.start()
+    # The first block that is not delivered never waits.
+    two.output(5, large)
+    assert collector.next("now", 5, 10) == [large, large]
+    two.output(6, b"little")
+    assert collector.next("now", 6, 0.2) is None
+    collector.delivered("an attempt that is over", 6)
+    assert collector.next("now", 6, 0.2) is None
+    collector.delivered("now", 6)
+    assert collector.next("now", 6, 10) == [large, b"little"]
+    ahead.join()
 
 
 def test_what_an_earlier_attempt_hands_in_is_not_taken(collector, task):

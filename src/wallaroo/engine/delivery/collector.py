@@ -10,16 +10,29 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from wallaroo.engine.delivery.output_window import OutputWindow
 from wallaroo.engine.delivery.worker_deaths import Death, WorkerDeaths
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.failure_kinds import Failure, Kind
 from wallaroo.engine.state_heads import BucketName, StoredHead
 from wallaroo.engine.transport.crash_notes import Note, take_note
 from wallaroo.engine.transport.dead_letter_record import Letter
-from wallaroo.engine.transport.task_channel import DONE, ENOUGH, FAILED, OUTPUT, SAVED, read_frame, read_hello
+from wallaroo.engine.transport.task_channel import (
+    DONE,
+    ENOUGH,
+    FAILED,
+    OUTPUT,
+    ROOM,
+    ROOM_GRANTED,
+    ROOM_REQUEST,
+    SAVED,
+    read_frame,
+    read_hello,
+)
 from wallaroo.ingress.lanes import Lane, load_ends
 from wallaroo.process_sockets import MAX_UNAUTHENTICATED, format_address, listen, parse_address, set_no_delay
 
@@ -92,6 +105,7 @@ class Collector:
         self.attempt = ""
         """The current attempt; others are ignored."""
         self._outputs: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
+        self._window = OutputWindow()
         self._saved: defaultdict[int, dict[tuple[int, int], Any]] = defaultdict(dict)
         """What each task has reported about an epoch, by the end of the epoch."""
         self.on_enough_changed: Callable[[int], None] = lambda _: None
@@ -115,6 +129,7 @@ class Collector:
             self._expected = expected
             self._greeted.clear()
             self._outputs.clear()
+            self._window.begin(self._commits.block)
             self._saved.clear()
             self._ends.clear()
             self._changed.notify_all()
@@ -157,6 +172,12 @@ class Collector:
             (state, bucket): StoredHead.from_json(head) for report in reports for state, bucket, head in report["heads"]
         }
         return Epoch(self.attempt, block, ends, heads, [letter for report in reports for letter in report["letters"]])
+
+    def delivered(self, attempt: str, block: int) -> None:
+        """Record that all blocks before `block` are delivered: there is room for others."""
+        with self._changed:
+            if attempt == self.attempt:
+                self._window.delivered(block)
 
     def first_end(self, timeout: float) -> TaskEnd | None:
         """Return the end of the task that failed first: the others were killed because of it.
@@ -255,8 +276,16 @@ class Collector:
                 self._saved[block][task.level, task.partition] = json.loads(body)
             elif kind == ENOUGH:
                 self.on_enough_changed(block)
+            elif kind == ROOM:
+                last, size = ROOM_REQUEST.unpack(body)
+                self._window.ask(task.level, block, last, size, partial(_grant_room, task.connection))
             elif kind == FAILED:
                 report = json.loads(body)
                 failure = Failure(Kind(report["kind"]), report["text"])
                 self._ends.append(TaskEnd(task.level, task.partition, failure, None))
             self._changed.notify_all()
+
+
+def _grant_room(connection: socket.socket) -> None:
+    with suppress(OSError):  # The task may be gone.
+        connection.sendall(ROOM_GRANTED)

@@ -178,6 +178,7 @@ class Egress:
         delivered = self._next if first is None else min(self._next, first)
         if delivered > self._reported:
             self._reported = delivered
+            self._hand_ins.delivered(self._attempt, delivered)
             self._progress.delivered(delivered)
         while self._epochs and self._epochs[0].block <= delivered:
             self._commit(self._epochs[0])

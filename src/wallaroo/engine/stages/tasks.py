@@ -22,7 +22,6 @@ from wallaroo.engine.stages.first_stage import SourceMessages
 from wallaroo.engine.stages.shuffle import NOTHING, Batches, BlockOrder, Shares, Shuffle, end_before
 from wallaroo.engine.stages.state_files import StateFiles
 from wallaroo.engine.stages.worker import Worker
-from wallaroo.engine.transport.crash_notes import Care
 from wallaroo.engine.transport.plan_file import PlanRef
 from wallaroo.engine.transport.shuffle_format import pack_share, unpack_share
 from wallaroo.engine.transport.task_channel import TaskChannel
@@ -110,7 +109,7 @@ class FirstTask:
         self._is_last = settings.levels == 0
         self._partitions = 1 if self._is_last else settings.partitions
         self._task = GuardedTask(worker, note_in(settings.notes), driver.welcome.care)
-        self._shuffle = _shuffle_of(settings, partition, driver.welcome.care)
+        self._shuffle = _shuffle_of(settings, partition, driver)
         self._housekeeping = _GarbageCollection()
         self._ends: dict[Lane[int], int] = {}
         """For each lane, the end of the messages in the blocks received so far."""
@@ -131,14 +130,14 @@ class FirstTask:
             yield from self._shuffle.to_all(said)
             self._housekeeping.tidy_up()
 
-    def _compute(self, content: memoryview) -> Iterator[Shares]:
+    def _compute(self, content: memoryview) -> Iterator[tuple[int, Shares]]:
         for block in unpack_blocks(content):
             self._ends.update(block.ends)
             shares = self._task.run(block.number, partial(self._worker.run_first, block, self._partitions))
             if self._is_last:
                 self._driver.output(block.number, pack_share(shares[0]))
             else:
-                yield shares
+                yield block.number, shares
 
 
 class LaterTask:
@@ -153,7 +152,7 @@ class LaterTask:
         self._is_last = level + 1 == settings.levels
         self._stage = worker.open_stage(level, partition, settings.partitions, files)
         self._task = GuardedTask(worker, note_in(settings.notes), driver.welcome.care)
-        self._shuffle = _shuffle_of(settings, partition, driver.welcome.care)
+        self._shuffle = _shuffle_of(settings, partition, driver)
         self._housekeeping = _GarbageCollection()
         # One task of the first stage has this task's share of a block; in later stages, every task has one.
         self._order = BlockOrder(driver.welcome.start, 1 if level == 0 else settings.partitions)
@@ -174,7 +173,7 @@ class LaterTask:
             else:
                 yield from self._shuffle.rows(self._compute(some))
 
-    def _compute(self, blocks: Iterator[tuple[int, list[memoryview] | None]]) -> Iterator[Shares]:
+    def _compute(self, blocks: Iterator[tuple[int, list[memoryview] | None]]) -> Iterator[tuple[int, Shares]]:
         for block, shares in blocks:
             computed = self._task.run(block, partial(self._stage.run, map(unpack_share, shares or ())))
             if self._files.written > _MUCH_STATE_BYTES and not self._has_asked:
@@ -183,7 +182,7 @@ class LaterTask:
             if self._is_last:
                 self._driver.output(block, pack_share(computed[self._partition]))
             else:
-                yield computed
+                yield block, computed
 
     def _end_epoch(self, block: int) -> Batches:
         if not self._is_last:
@@ -195,9 +194,10 @@ class LaterTask:
         self._housekeeping.tidy_up()
 
 
-def _shuffle_of(settings: TaskSettings, partition: int, care: Care) -> Shuffle:
+def _shuffle_of(settings: TaskSettings, partition: int, driver: TaskChannel) -> Shuffle:
     # If a process has died on a block, the output of earlier blocks must be sent before the next such block is run.
-    return Shuffle(settings.partitions, partition, flushes=bool(settings.messages), alone=bool(care.blocks))
+    alone = bool(driver.welcome.care.blocks)
+    return Shuffle(settings.partitions, partition, driver.wait_for_room, flushes=bool(settings.messages), alone=alone)
 
 
 @contextmanager

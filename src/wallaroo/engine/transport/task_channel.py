@@ -1,7 +1,7 @@
 """The channel from a task to the driver: outputs of blocks, reports of saved or changed state, and failures.
 
 Each task has one connection. Frames have a kind, a block number and a length. The driver answers the hello with the
-first block and the heads of the task's buckets, and nothing else.
+first block and the heads of the task's buckets, and a request for room, once there is some, with an empty line.
 """
 
 from __future__ import annotations
@@ -23,8 +23,13 @@ from wallaroo.ingress.lanes import Lane, dump_ends
 from wallaroo.process_sockets import HELLO_TIMEOUT_SECONDS, dial, receive_exactly
 
 FRAME = Struct("<BqI")
-HELLO, OUTPUT, SAVED, FAILED, DONE, ENOUGH = range(6)
+HELLO, OUTPUT, SAVED, FAILED, DONE, ENOUGH, ROOM = range(7)
+ROOM_REQUEST = Struct("<qQ")
+"""The last block that a request for room is about, and how many bytes; the frame has the first block."""
+ROOM_GRANTED = b"\n"
 MAX_HELLO_BYTES = 4096
+_UNASKED_BYTES = 256 << 10
+"""How much a task may pass on before it asks for room: asking takes a moment, in which the task does nothing."""
 
 
 class Welcome(NamedTuple):
@@ -37,6 +42,9 @@ class Welcome(NamedTuple):
 
 class TaskChannel:
     """A task's connection to the driver; `note` is the name of the file with the process's notes, if it has one."""
+
+    _unasked = 0
+    """How much was passed on since the last request for room."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - the identity of the task
         self, address: str, token: str, attempt: str, level: int, partition: int, note: str = ""
@@ -54,8 +62,17 @@ class TaskChannel:
         self.welcome = Welcome(answer["start"], heads, Care.from_json(answer["care"]))
 
     def output(self, block: int, share: bytes) -> None:
-        """Send the outputs of a partition for a block."""
+        """Send the outputs of a partition for a block, once there is room for them."""
+        self.wait_for_room(block, block, len(share))
         self._send(OUTPUT, block, share)
+
+    def wait_for_room(self, first: int, last: int, size: int) -> None:
+        """Wait until so many bytes, which the blocks from `first` to `last` have become, may be passed on."""
+        self._unasked += size
+        if self._unasked > _UNASKED_BYTES:
+            self._send(ROOM, first, ROOM_REQUEST.pack(last, self._unasked))
+            self._line()
+            self._unasked = 0
 
     def saved(
         self,

@@ -31,6 +31,8 @@ import scala.collection.Iterator;
 public class OneProcessShuffle extends StreamingShuffleManager {
   private static final ConcurrentHashMap EXCHANGES = new ConcurrentHashMap();
   private static final long LOOK_UP_MS = 100L;
+  /** How many bytes may wait in a lane; its reader takes rows out whenever it is not computing. */
+  private static final long LANE_BYTES = 8L << 20;
 
   public ShuffleHandle registerShuffle(int shuffleId, ShuffleDependency dependency) {
     int writers = dependency.rdd().getNumPartitions();
@@ -46,7 +48,7 @@ public class OneProcessShuffle extends StreamingShuffleManager {
 
   public ShuffleWriter getWriter(
       ShuffleHandle handle, long mapId, TaskContext context, ShuffleWriteMetricsReporter metrics) {
-    return new Writer((BaseShuffleHandle) handle, mapId);
+    return new Writer((BaseShuffleHandle) handle, mapId, context);
   }
 
   public ShuffleReader getReader(
@@ -73,32 +75,42 @@ public class OneProcessShuffle extends StreamingShuffleManager {
   static class Lane {
     private final ArrayDeque rows = new ArrayDeque();
     private int writing;
+    private long bytes;
 
     Lane(int writers) { writing = writers; }
 
-    synchronized void put(UnsafeRow row) {
+    synchronized void put(UnsafeRow row, TaskContext context) {
+      while (bytes > LANE_BYTES) { waitFor(context); }
       rows.add(row);
-      notify();
+      bytes += row.getSizeInBytes();
+      notifyAll();
     }
 
     synchronized void end() {
       writing--;
-      notify();
+      notifyAll();
+    }
+
+    private void waitFor(TaskContext context) {
+      if (context.isInterrupted()) { throw new TaskKilledException(); }
+      try {
+        wait(LOOK_UP_MS);
+      } catch (InterruptedException interrupted) {
+        throw new TaskKilledException();
+      }
     }
 
     synchronized boolean isEmpty() { return rows.isEmpty(); }
 
     /** Returns the next row, null at the end. */
     synchronized UnsafeRow take(TaskContext context) {
-      while (rows.isEmpty() && writing > 0) {
-        if (context.isInterrupted()) { throw new TaskKilledException(); }
-        try {
-          wait(LOOK_UP_MS);
-        } catch (InterruptedException interrupted) {
-          throw new TaskKilledException();
-        }
+      while (rows.isEmpty() && writing > 0) { waitFor(context); }
+      UnsafeRow row = (UnsafeRow) rows.poll();
+      if (row != null) {
+        bytes -= row.getSizeInBytes();
+        notifyAll();
       }
-      return (UnsafeRow) rows.poll();
+      return row;
     }
   }
 
@@ -108,18 +120,21 @@ public class OneProcessShuffle extends StreamingShuffleManager {
     private final ShuffleDependency dependency;
     private final Lane[] lanes;
     private final long mapId;
+    private final TaskContext context;
 
-    Writer(BaseShuffleHandle handle, long mapId) {
+    Writer(BaseShuffleHandle handle, long mapId, TaskContext context) {
       this.dependency = handle.dependency();
       this.lanes = exchange(handle).lanes;
       this.mapId = mapId;
+      this.context = context;
     }
 
     public void write(Iterator records) {
       while (records.hasNext()) {
         Product2 record = (Product2) records.next();
         // Spark reuses the row object for the next row.
-        lanes[dependency.partitioner().getPartition(record._1())].put(((UnsafeRow) record._2()).copy());
+        int lane = dependency.partitioner().getPartition(record._1());
+        lanes[lane].put(((UnsafeRow) record._2()).copy(), context);
       }
       for (int i = 0; i < lanes.length; i++) { lanes[i].end(); }
     }
