@@ -1,4 +1,4 @@
-"""Each message becomes hundreds, which a state counts; the state takes none of them before a file is there."""
+"""Each message becomes hundreds, which a state numbers; it takes none of them before there is a file that says so."""
 
 import argparse
 import time
@@ -6,23 +6,21 @@ from pathlib import Path
 
 import wallaroo
 
-COPIES = int(__import__("os").environ.get("COPIES", "200"))
-
 
 def application_setup(args):
     parser = argparse.ArgumentParser()
     parser.add_argument("--begin", type=Path)
+    parser.add_argument("--copies", type=int)
     parser.add_argument("--states", type=int, default=1)
     mine = parser.parse_known_args(args)[0]
     Count.begin = mine.begin
-    line = wallaroo.source("Copies", wallaroo.TCPSourceConfig(*wallaroo.tcp_parse_input_addrs(args)[0], decode)).to(
-        copy
-    )
+    Copies.number = mine.copies
+    source = wallaroo.TCPSourceConfig(*wallaroo.tcp_parse_input_addrs(args)[0], decode)
+    line = wallaroo.source("Copies", source).to(copy)
     for number in range(mine.states):
         line = line.key_by(last_letter).to(wallaroo.state_computation(f"count {number}", Count)(count))
-    return wallaroo.build_application(
-        "Fan-out", line.to_sink(wallaroo.TCPSinkConfig(*wallaroo.tcp_parse_output_addrs(args)[0], encode))
-    )
+    sink = wallaroo.TCPSinkConfig(*wallaroo.tcp_parse_output_addrs(args)[0], encode)
+    return wallaroo.build_application("Fan-out", line.to_sink(sink))
 
 
 @wallaroo.decoder(header_length=4, length_fmt=">I")
@@ -30,9 +28,13 @@ def decode(bs):
     return bs.decode()
 
 
+class Copies:
+    number = 0
+
+
 @wallaroo.computation_multi("copy")
 def copy(text):
-    return [f"{number} {text}" for number in range(COPIES)]
+    return [f"{number} {text}" for number in range(Copies.number)]
 
 
 @wallaroo.key_extractor
@@ -51,7 +53,7 @@ def count(text, counted):
     while not counted.seen and not Count.begin.exists():
         time.sleep(0.01)
     counted.seen += 1
-    return text
+    return f"{counted.seen} {text}"
 
 
 @wallaroo.encoder
