@@ -43,14 +43,13 @@ class Welcome(NamedTuple):
 class TaskChannel:
     """A task's connection to the driver; `note` is the name of the file with the process's notes, if it has one."""
 
-    _unasked = 0
-    """How much was passed on since the last request for room."""
-
     def __init__(  # noqa: PLR0913, PLR0917 - the identity of the task
         self, address: str, token: str, attempt: str, level: int, partition: int, note: str = ""
     ) -> None:
         self._socket = dial(address)
         self._stream = self._socket.makefile("rb")
+        self._unasked = 0
+        """How much was passed on since the last request for room."""
         hello = {"token": token, "attempt": attempt, "level": level, "partition": partition, "note": note}
         try:
             self._send(HELLO, 0, json.dumps(hello).encode())
