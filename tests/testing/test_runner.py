@@ -38,6 +38,11 @@ def count(word, state):
     return (word, state.totals[word]), True
 
 
+@wallaroo.state_computation("count by letter", Totals)
+def count_by_letter(word, state):
+    return count.compute(word, state)[0]
+
+
 @wallaroo.encoder
 def encode(counted):
     return "{} => {}\n".format(*counted)
@@ -202,6 +207,15 @@ class TestInMemory:
         memory.send(["a", "bad"], to="two").send(["bad"], to="one").send([b"\xff"], to="two")
         places = [(record["step"], record["source"], record["position"]) for record in memory.errors]
         assert places == [("count", "two", 1), ("count", "one", 0), ("decoder", "two", 2)]
+
+    def test_what_another_branch_gives_is_recorded_once_when_a_state_fails(self):
+        sink = {name: wallaroo.TCPSinkConfig("127.0.0.1", 7002, wallaroo.encoder(str), name=name) for name in "ab"}
+        words = wallaroo.source("words", wallaroo.TCPSourceConfig("127.0.0.1", 7010, decode))
+        copied, counted = words.to_sink(sink["a"]), words.key_by(first_letter).to(count_by_letter).to_sink(sink["b"])
+        application = wallaroo.build_application("Branches", copied, counted)
+        memory = testing.InMemory(application, keep_errors=True).send(["by", "bad", "why"])
+        assert memory.outputs("words[a]") == ["by", "bad", "why"]
+        assert [record["message"] for record in memory.errors] == ["'bad'"]
 
     def test_a_failed_step_leaves_the_states_as_they_were(self):
         memory = testing.InMemory(word_count).send(["why", "by"])
