@@ -13,7 +13,9 @@ import pytest
 
 from wallaroo.testing import InMemory
 
-from .harness import APPS, send
+from ..made_up import MESSAGES as MADE_UP  # noqa: TID252 - tests are not installed
+from ..made_up import Program, known_of  # noqa: TID252
+from .harness import APPS, dead_letters, messages_planned, send
 
 SEEDS = range(1, 1 + int(os.environ.get("WALLAROO_TEST_SEEDS", "3")))
 SEEDS_AT_ONCE = 3
@@ -127,3 +129,43 @@ def check(seeds, folder, machida, receiver):
 def test_spark_agrees_with_memory(tmp_path, machida, receiver, monkeypatch, seeds):
     monkeypatch.syspath_prepend(APPS)
     check(seeds, tmp_path, machida, receiver)
+
+
+PROGRAMS = range(1, 1 + int(os.environ.get("WALLAROO_TEST_SEEDS", "1")))
+"""Each is as large as several, as each takes a start."""
+
+
+def whole_lines(data):
+    return [line + b"\n" for line in data.splitlines()]
+
+
+@pytest.mark.parametrize("seed", PROGRAMS)
+def test_made_up_programs_give_the_same_on_spark_and_in_memory(tmp_path, machida, receiver, monkeypatch, seed):
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"made_up_for_spark_{seed}"
+    program = Program(seed, sources=6, declarations=50)
+    (tmp_path / f"{name}.py").write_text(program.text)
+    inputs, questions = program.inputs(), program.questions()
+    setup = importlib.import_module(name).application_setup
+    memory = InMemory(setup, args=["--out", "127.0.0.1:1"], keep_errors=True)
+    for source, payloads in inputs + questions:
+        memory.send(payloads, to=source)
+    expected = b"".join(line for each in memory.sinks for line in memory.outputs(each, encoded=True))
+
+    sink, home = receiver(), tmp_path / "home"
+    run = machida(
+        *("--application-module", name, "--out", sink.address, "--resilience-dir", home, "--worker-count", "2"),
+        folder=tmp_path,
+    ).wait_until_ready()
+    for source, payloads in inputs:
+        send(run.address(source), payloads)
+    for source in program.sources:
+        # What is asked later is then in later blocks, and comes after it to every state.
+        run.wait_until(lambda source=source: messages_planned(home, source) == MADE_UP, "all messages in blocks")
+    for source, payloads in questions:
+        send(run.address(source), payloads)
+    run.wait_until(lambda: sink.size >= len(expected), "all outputs")
+    run.wait_until(lambda: len(dead_letters(home)) >= len(memory.errors), "all dead letters")
+    run.stop()
+    assert known_of(dead_letters(home)) == known_of(memory.errors)
+    assert program.promised(whole_lines(sink.everything())) == program.promised(whole_lines(expected))
