@@ -33,6 +33,7 @@ class Bay:
     def __init__(self, name):
         self.name = name
         self.taken = []
+        self.on_block = lambda block: None
 
 
 class BayConnection:
@@ -45,6 +46,7 @@ class BayConnection:
 
     def deliver(self, block):
         self._config.taken.append(block)
+        self._config.on_block(block)
 
     def close(self):
         """Nothing is to be closed."""
@@ -148,6 +150,17 @@ def test_a_block_counts_when_all_sinks_have_delivered_it_and_all_before_it(harbo
     harbour.bays[ONE].taken[1].delivered()
     wait_until(lambda: harbour.delivered == 4)
     assert harbour.egress.metrics.blocks == 4
+
+
+def test_what_a_sink_has_delivered_is_recorded_while_another_takes_its_time(harbour):
+    has_room = threading.Event()
+    harbour.bays[ONE].on_block = lambda block: block.delivered()
+    harbour.bays[OTHER].on_block = lambda _: has_room.wait()
+    harbour.begin("one")
+    harbour.put_out(0, ONE, OTHER)
+    wait_until(lambda: harbour.recorded(ONE, 0))
+    assert not harbour.recorded(OTHER, 0)
+    has_room.set()
 
 
 def test_an_epoch_waits_for_its_blocks_and_holds_no_other_up(harbour):

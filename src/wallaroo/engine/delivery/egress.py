@@ -223,6 +223,8 @@ class Egress:
                 for_sink = self._for_sink(name, number, of_sink)
                 self._connections[name].deliver(for_sink)
                 self._in_flight.add(Delivery(name, number, sum(chunk.number for chunk in of_sink), for_sink.size))
+                # The next sink may take long, and a process that is killed then must not repeat this one's.
+                self._record_delivered()
         if number >= self._furthest:
             # Blocks that are computed again after a failure are not progress.
             self._furthest = number + 1
