@@ -310,6 +310,4 @@ def known_of(letters: list[dict[str, object]]) -> Counter[tuple[object, ...]]:
     """Return what is the same of dead letters wherever a program runs."""
     fields = ("pipeline", "source", "step", "place", "key", "error", "message")
     # Where an object was in memory is chance.
-    return Counter(
-        tuple(re.sub(r" at 0x\w+", "", str(letter.get(field))) for field in fields) for letter in letters
-    )
+    return Counter(tuple(re.sub(r" at 0x\w+", "", str(letter.get(field))) for field in fields) for letter in letters)
