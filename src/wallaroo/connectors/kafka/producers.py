@@ -203,15 +203,22 @@ class TransactionalProducer(IdempotentProducer):
         """
         if self._client is not None:
             return
-        if self._has_claimed and self._committed("read_uncommitted")[1] != self._process:
-            raise FencedError
+        if self._has_claimed:
+            # Asked first, so that a process that goes on is not interrupted by one that has to end.
+            self._check_claim(self._committed("read_uncommitted")[1])
         self._client = client = self._new_client()
         self._patiently(client.init_transactions, client.poll)
         # The transactions of others are complete now, so none of them changes the number any more.
-        self._next, _ = self._committed("read_committed")
+        self._next, owner = self._committed("read_committed")
+        # Another process may have taken over in between; it does so again, as nobody has since.
+        self._check_claim(owner)
         client.begin_transaction()
         self._commit(client, self._next)
         self._has_claimed = True
+
+    def _check_claim(self, owner: str | None) -> None:
+        if self._has_claimed and owner != self._process:
+            raise FencedError
 
     def write(self, blocks: Sequence[OutputBlock]) -> None:
         """Write blocks in one transaction."""
@@ -303,16 +310,23 @@ def _ended(call: Callable[[], Any]) -> None:
 
 
 def error_of(failed: KafkaException | SystemError) -> KafkaError:
-    """Return what the client has raised; a fatal error comes as a SystemError if callbacks are called at that moment.
+    """Return what the client has raised.
+
+    If callbacks are called at the moment of a fatal error, it comes as a SystemError, or even without its reason.
 
     >>> error_of(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))).code()
     3
+    >>> lost = SystemError("<method 'flush' of 'cimpl.Producer' objects> returned NULL without setting an exception")
+    >>> error_of(lost).name()
+    '_FATAL'
     """
     cause = failed.__cause__ if isinstance(failed, SystemError) else failed
-    if not isinstance(cause, KafkaException):
-        raise failed
-    error: KafkaError = cause.args[0]
-    return error
+    if isinstance(cause, KafkaException):
+        error: KafkaError = cause.args[0]
+        return error
+    if "cimpl." in str(failed) and "without setting an exception" in str(failed):
+        return KafkaError(KafkaError._FATAL)  # noqa: SLF001 - so named.
+    raise failed
 
 
 class _HungError(KafkaException):
