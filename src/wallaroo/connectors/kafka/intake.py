@@ -127,6 +127,8 @@ class _TopicWatch:
         self._offsets = TopicOffsets(self._common, self._topic)
         self._next: dict[int, int] = {}
         """The offset of the next message to announce, by partition."""
+        self._watched: set[int] = set()
+        """The partitions that the consumer waits at."""
         self._sizes: dict[int, float] = {}
         """The average size of messages, by partition."""
         self._shown: dict[int, int] = {}
@@ -187,11 +189,16 @@ class _TopicWatch:
         self._away.end(f"Reading {self._where} again.")
         if new := [lane for lane in partitions if lane not in self._next]:
             self._next.update(self._positions(new))
-            bell.incremental_assign([TopicPartition(self._topic, lane, self._next[lane]) for lane in new])
         for lane, earliest in self._offsets.earliest(self._next).items():
             if earliest > self._next[lane]:
                 self._announce_gone(lane, earliest)
-                bell.seek(TopicPartition(self._topic, lane, earliest))
+                if lane in self._watched:
+                    # The client may refuse to seek: it has stopped where it found nothing, or has not started yet.
+                    bell.incremental_unassign([TopicPartition(self._topic, lane)])
+                    self._watched.discard(lane)
+        if unwatched := [lane for lane in self._next if lane not in self._watched]:
+            bell.incremental_assign([TopicPartition(self._topic, lane, self._next[lane]) for lane in unwatched])
+            self._watched.update(unwatched)
 
     def _positions(self, lanes: list[int]) -> dict[int, int]:
         """Return where to start in partitions: after what is known of them, or where the user wants to start."""

@@ -101,11 +101,15 @@ class _PartitionReader:
         """Yield the messages in a range of offsets, some at a time."""
         if self._position is None or not self._position <= first <= self._position + _SKIPPED_AT_MOST:
             self._seek(first)
-        while (batch := self._before(end)) is not None:
-            if batch and batch[0].offset() < first:
-                batch = [message for message in batch if message.offset() >= first]
-            if batch:
-                yield batch
+        try:
+            while (batch := self._before(end)) is not None:
+                if batch and batch[0].offset() < first:
+                    batch = [message for message in batch if message.offset() >= first]
+                if batch:
+                    yield batch
+        except WallarooError:
+            self._position = None  # The consumer has stopped, and returns nothing more until it is assigned again.
+            raise
 
     def _seek(self, offset: int) -> None:
         self._ahead = []
