@@ -17,7 +17,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(machida, receiver, tmp_pa
     disk = make_small_disk(tmp_path / "disk")
     app = Sequences(machida, receiver, tmp_path)
     app.home = disk.folder / "home"
-    run = app.start(command=disk.command(machida_command()))
+    run = app.start("--time-between-checkpoints", "1s", command=disk.command(machida_command()))
     first = app.messages.stream(["a", "b", "c"], 3000)
     send(run.address("steps"), first)
     run.wait_until(lambda: app.steps.size >= size(first), "the first messages")

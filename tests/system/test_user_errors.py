@@ -116,7 +116,7 @@ class Story:
 
     def start(self, *options):
         arguments = ["--in", "127.0.0.1:0", "--out", self.sink.address, "--resilience-dir", self.home, *options]
-        arguments.append("--strict-keys")
+        arguments += ["--strict-keys", "--time-between-checkpoints", "1s"]
         run = Machida("--application-module", "failing", *arguments, folder=self.program.parent)
         self.runs.append(run)
         return run
