@@ -14,11 +14,11 @@ from .test_resume import Sequences, expected, received, size
 ANIMALS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay"]
 
 
-@pytest.fixture
-def cluster(tmp_path):
-    """Start a cluster of two workers with one core each; return its address."""
-    started = Cluster(tmp_path)
-    yield started.url
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Start a cluster of two workers with two cores each."""
+    started = Cluster(tmp_path_factory.mktemp("cluster"), cores=2)
+    yield started
     started.clean_up()
 
 
@@ -29,7 +29,7 @@ def test_word_count_on_a_cluster_and_again_on_the_same_directory(cluster, machid
     middle = len(lines) // 2
     sink = receiver()
     arguments = ["--in", "127.0.0.1:0", "--out", sink.address, "--resilience-dir", tmp_path / "home"]
-    command = ["--application-module", "counting", *arguments, "--master", cluster]
+    command = ["--application-module", "counting", *arguments, "--master", cluster.url]
 
     def send_and_check(part, so_far):
         totals = Counter(word for line in so_far for word in line.split(" "))
@@ -49,14 +49,6 @@ def test_word_count_on_a_cluster_and_again_on_the_same_directory(cluster, machid
         assert re.search(rf"{module} comes from \S*modules\.zip/{module}\.py", run.output), run.output
     send_and_check(lines[middle:], lines)
     assert not (tmp_path / "home" / "dead-letters.jsonl").exists()
-
-
-@pytest.fixture
-def whole_cluster(tmp_path):
-    """Start a cluster of two workers with two cores each."""
-    started = Cluster(tmp_path, cores=2)
-    yield started
-    started.clean_up()
 
 
 def send_and_wait(app, run, sent, key):
@@ -82,16 +74,16 @@ def kill_while_messages_flow(app, run, sent, key, kill):
 
 
 @pytest.mark.timeout(900)
-def test_on_a_cluster_whatever_dies_everything_comes_out_once_and_in_order(whole_cluster, machida, receiver, tmp_path):
+def test_on_a_cluster_whatever_dies_everything_comes_out_once_and_in_order(cluster, machida, receiver, tmp_path):
     app = Sequences(machida, receiver, tmp_path)
     sent = []
-    run = app.start("--master", whole_cluster.url)
+    run = app.start("--master", cluster.url)
     send_and_wait(app, run, sent, "first")
-    assert len(whole_cluster.executors()) == 2
+    assert len(cluster.executors()) == 2
 
     # What is started anew finds nothing in the directory but the states: machines may lack the rest of it.
     (app.home / "plan.json").unlink()
-    kill_while_messages_flow(app, run, sent, "executor", whole_cluster.executors()[0].kill)
+    kill_while_messages_flow(app, run, sent, "executor", cluster.executors()[0].kill)
     assert re.search(r"executor \d of the cluster has ended .* It resumes from the last commit", run.output), run.output
     send_and_wait(app, run, sent, "then")
 
@@ -106,7 +98,7 @@ def test_on_a_cluster_whatever_dies_everything_comes_out_once_and_in_order(whole
     send_and_wait(app, run, sent, "later")
     run.stop()
 
-    run = app.start("--master", whole_cluster.url)
+    run = app.start("--master", cluster.url)
     send_and_wait(app, run, sent, "again")
     run.stop()
     assert received(app.steps.everything()) == expected(sent)
@@ -117,11 +109,11 @@ def test_on_a_cluster_whatever_dies_everything_comes_out_once_and_in_order(whole
 @pytest.mark.timeout(600)
 def test_more_workers_than_the_cluster_has_cores_for_are_refused(cluster, machida, receiver, tmp_path):
     arguments = ["--in", "127.0.0.1:0", "--out", receiver().address, "--resilience-dir", tmp_path / "home"]
-    command = ["--application-module", "counting", *arguments, "--master", cluster]
+    command = ["--application-module", "counting", *arguments, "--master", cluster.url]
     run = machida(*command, "--worker-count", "3", folder=APPS / "cluster")
     assert run.exit_code() == 6
     assert (
         "The cluster has too few cores: this application needs 6 of them at the same time (2 stages, each with 3 "
-        "workers), and 2 are available to it. Give the cluster more, or start with --worker-count 1."
+        "workers), and 4 are available to it. Give the cluster more, or start with --worker-count 2."
     ) in run.output
     assert "Traceback" not in run.output

@@ -16,6 +16,7 @@ from wallaroo.engine.delivery.worker_deaths import Death, WorkerDeaths
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.failure_kinds import Failure, Kind
 from wallaroo.engine.state_heads import Place, StoredHead
+from wallaroo.engine.transport import task_channel
 from wallaroo.engine.transport.crash_notes import NO_CARE, Note, WorkerNote
 from wallaroo.engine.transport.task_channel import FRAME, HELLO, TaskChannel
 from wallaroo.errors import SavedStateError, WallarooError
@@ -259,7 +260,8 @@ def test_without_the_token_nothing_is_answered(task, token):
         task(0, token=token)
 
 
-def test_who_says_too_little_is_not_waited_for(collector):
+def test_who_says_too_little_is_not_waited_for(collector, monkeypatch):
+    monkeypatch.setattr(task_channel, "HELLO_TIMEOUT_SECONDS", 0.2)
     with process_sockets.dial(collector.address) as stranger:
         stranger.sendall(FRAME.pack(HELLO, 0, 100)[:5])
         assert is_closed(stranger)
