@@ -20,9 +20,9 @@ demo: $(READY) ## Run the word count on a text and check every count.
 	@$(BIN)/python examples/word_count/demo.py
 
 test: lint docs ## Run the linters, build the documentation, then run all tests.
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(KAFKA_TESTS))
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(KAFKA_TESTS))
 	@# In processes of their own: Kafka's clients keep threads and files that tests of limits would count.
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(KAFKA_TESTS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(KAFKA_TESTS)
 
 lint: $(READY) ## Check style, formatting, types, and the packages for known vulnerabilities.
 	$(BIN)/ruff check .
