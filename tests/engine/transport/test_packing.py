@@ -211,6 +211,7 @@ def _forget_classes() -> None:
         [(), ()],
         [("a", 1), ("b", 2)],
         [("a", 1), ("b",)],
+        [("a",), ("b", 2)],
         [("a", ("b", Order("c", 1.5))), ("a", ("b", Order("d", 2.5)))],
         [Order("a", 1.5), Order("b", 2.5)],
         [Order("a", [1]), Order("b", [2])],  # type: ignore[arg-type]
@@ -270,6 +271,11 @@ def test_comes_back_as_from_pickle(objects: list[Any]) -> None:
 )
 def test_plain_objects_are_taken_apart(objects: list[Any]) -> None:
     assert pack_plain(objects) is not None
+
+
+def test_tuples_of_different_lengths_are_left_to_pickle() -> None:
+    assert pack_plain([("a",), ("b", 2)]) is None
+    assert pack_plain([Order("a", 1.5), tuple.__new__(Order, ("b",))]) is None
 
 
 def test_objects_that_hold_themselves() -> None:

@@ -14,9 +14,9 @@ import pickle
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from inspect import getattr_static
-from itertools import starmap
+from itertools import repeat, starmap
 from keyword import iskeyword
-from operator import itemgetter
+from operator import countOf, itemgetter
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -103,13 +103,12 @@ class _Dissection:
 
     def take_apart(self, objects: Sequence[Any], depth: int = 0) -> Parts | None:
         """Return objects as columns of plain ones, None if that would not be lossless."""
-        kinds = set(map(type, objects))
-        if kinds <= PLAIN:
+        kind = _only_kind(objects)
+        if kind in PLAIN or (kind is None and set(map(type, objects)) <= PLAIN):
             self.values += len(objects)
             return None, objects
-        if len(kinds) > 1 or depth == _DEEPEST:
+        if kind is None or depth == _DEEPEST:
             return None
-        (kind,) = kinds
         if passes := _passes.get(kind):
             _passes[kind] = passes - 1
             return None
@@ -117,8 +116,7 @@ class _Dissection:
         width = len(rows[0]) if rows else 0
         if width > _WIDE and (width > len(objects) or len(set(map(id, objects))) < len(objects)):
             return None
-        # In one go: the rows are scattered in memory, and each is visited while it is in the processor's cache.
-        parts = [self.take_apart(column, depth + 1) for column in zip(*rows, strict=True)]
+        parts = [self.take_apart(column, depth + 1) for column in _columns(rows)]
         if not parts or None in parts or (names and self._meets(objects)):
             _passes[kind] = _PASSES
             return None
@@ -132,13 +130,28 @@ class _Dissection:
         return len(self._met) < before + len(objects)
 
 
+def _only_kind(objects: Sequence[Any]) -> type | None:
+    """Return the class of all objects, None if there are several or none."""
+    kind = type(objects[0]) if objects else None
+    # Counting is faster than a set of all classes.
+    return kind if countOf(map(type, objects), kind) == len(objects) else None
+
+
+def _columns(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return the columns of rows; none if the rows have different lengths."""
+    try:
+        return list(zip(*rows, strict=True))
+    except ValueError:
+        return []
+
+
 def _rows(kind: type, objects: Sequence[Any]) -> tuple[tuple[str, ...], Sequence[tuple[Any, ...]]]:
     """Return the names of the attributes of objects (none for tuples), and a row of values for each object.
 
-    There are no rows if the objects have different attributes.
+    There are no rows if the objects have different attributes; those of tuples may have different lengths.
     """
     if kind is tuple or _is_named_tuple(kind):
-        return (), objects if len(set(map(len, objects))) == 1 else ()
+        return (), objects
     if _is_simple(kind):
         attributes = list(map(vars, objects))
         names = tuple(attributes[0])
@@ -160,7 +173,7 @@ def _put_together(shape: Any, columns: Any) -> list[Any]:
         return list(rows)
     if not names:
         if _is_named_tuple(kind) and len(getattr(kind, "_fields", ())) == len(shapes):
-            return list(map(partial(tuple.__new__, kind), rows))
+            return list(map(tuple.__new__, repeat(kind), rows))
         # The class is another one than it was when the objects were packed, and may have defaults for what is new.
         return [kind.__new__(kind, *row) for row in rows]
     return _maker(kind, names)(rows)
