@@ -2,6 +2,7 @@
 
 import copy
 import threading
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -11,14 +12,30 @@ from tests.engine.taken import taken
 
 from wallaroo.engine.stages.live_state import MemoryStore, StateLog
 from wallaroo.engine.stages.outbox import Outbox
-from wallaroo.engine.stages.state_steps import BucketRun, StateStep
+from wallaroo.engine.stages.state_steps import BucketRun, CutOffError, StateStep
+from wallaroo.engine.transport.object_stream import Stream
 from wallaroo.introspection import a_type_of
+
+
+class AsItIs:
+    """A chunk of which only its messages are known."""
+
+    name = ()
+
+    def __init__(self, messages):
+        self._messages = messages
+
+    def message(self, key, index):
+        return self._messages[key][index]
+
+    def origin(self, _key, _index):
+        return {}
 
 
 class Machine:
     """One bucket of one state, its store, and the steps that work on it."""
 
-    def __init__(self, make, function, *, state=list, multi=False, run_id="run"):
+    def __init__(self, make, function, *, state=list, multi=False, run_id="run", stream=Stream):
         step = make.state_step(function, make=state, multi=multi)
         self.outputs = []
         # An encoder that gives None sends nothing: it only takes note.
@@ -27,6 +44,7 @@ class Machine:
         self.step = StateStep(self.plan, self.plan.routes[0], self.outbox)
         self.store = MemoryStore()
         self.live = None
+        self._stream = stream
         self.start_run(run_id)
 
     def start_run(self, run_id):
@@ -38,7 +56,8 @@ class Machine:
         self.outputs.clear()
         run = BucketRun(self.log, self.store, self.live or self.log.open(self.store))
         for chunk in chunks:
-            run.run(self.step, chunk)
+            messages = self._stream(list(chain.from_iterable(chunk.values())))
+            run.run(self.step, {key: len(some) for key, some in chunk.items()}, AsItIs(chunk), messages)
         run.save()
         self.live = run.bucket
         return list(self.outputs)
@@ -54,9 +73,15 @@ class Machine:
         return StateLog(self.plan.serializer, "the next run").open(self.store).objects
 
 
-@pytest.fixture(scope="session", name="machine")
-def machine_fixture(make):
-    return lambda function, **options: Machine(make, function, **options)
+def made_one_by_one(messages):
+    """Return a stream of messages that do not exist until they are taken, as those that travel in columns."""
+    counter = iter(messages)
+    return Stream(None, (message for message in counter), counter)
+
+
+@pytest.fixture(scope="session", name="machine", params=[Stream, made_one_by_one])
+def machine_fixture(make, request):
+    return lambda function, **options: Machine(make, function, stream=request.param, **options)
 
 
 @pytest.fixture(scope="session")
@@ -344,3 +369,18 @@ def test_as_if_the_failing_messages_had_never_come(machine, history):
         assert tried.block(*block) == expected
         assert {key: state for key, state in tried.states.items() if state} == states
         assert tried.saved() == durable
+
+
+def test_messages_that_cannot_be_made_are_not_forgotten(make):
+    def broken(messages):
+        counter = iter(messages)
+
+        def made():
+            yield next(counter)
+            raise MemoryError
+
+        return Stream(None, made(), counter)
+
+    machine = Machine(make, collect, stream=broken)
+    with pytest.raises(CutOffError):
+        machine.block({"k": ["a", "b", "c"]})

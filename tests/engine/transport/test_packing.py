@@ -9,6 +9,7 @@ import math
 import pickle
 from collections import namedtuple
 from dataclasses import dataclass, field
+from operator import length_hint
 from typing import Any, NamedTuple, Self
 
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wallaroo.engine.transport import packing
-from wallaroo.engine.transport.packing import pack, pack_plain, unpack
+from wallaroo.engine.transport.packing import pack, pack_plain, unpack, unpack_stream
 
 
 class Order(NamedTuple):
@@ -256,6 +257,36 @@ def _forget_classes() -> None:
 def test_comes_back_as_from_pickle(objects: list[Any]) -> None:
     (found,) = unpack(pack(objects))
     assert described(found) == described(pickle.loads(pickle.dumps(objects)))
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        ["a", "b", "c"],
+        [("a", 1), ("b", 2), ("c", 3)],
+        [("a", ("b", 1)), ("c", ("d", 2)), ("e", ("f", 3))],
+        [Order("a", 1.5), Order("b", 2.5), Order("c", 3.5)],
+        [Total("a", 1), Total("b", 2), Total("c", 3)],
+        [Frozen("a", 1), Frozen("b", 2), Frozen("c", 3)],
+        [Reading("a", 1.0, ["x"]), Reading("b", None, ["y"]), Reading("c")],
+        [Counting(1), Counting(2), Counting(3)],
+        [("a", 1), ("b",), "c"],
+    ],
+    ids=lambda objects: str([type(each).__name__ for each in objects]),
+)
+def test_a_stream_gives_the_same_objects_a_few_at_a_time(objects: list[Any]) -> None:
+    packed = pack(["key"], objects)
+    (keys,), stream = unpack_stream(packed)
+    assert keys == ["key"]
+    assert described([*stream.next(2), *stream.next(1)]) == described(unpack(packed)[1])
+    assert stream.next(1) == []
+
+
+def test_a_stream_makes_objects_when_they_are_taken() -> None:
+    _, stream = unpack_stream(pack([Order("a", 1.5), Order("b", 2.5), Order("c", 3.5)]))
+    assert length_hint(stream.counter) == 3
+    assert next(stream.made) == Order("a", 1.5)
+    assert length_hint(stream.counter) == 2
 
 
 @pytest.mark.parametrize(

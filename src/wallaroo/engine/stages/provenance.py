@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import zlib
 from collections import defaultdict
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -34,13 +34,11 @@ Noted = tuple[dict[str, Any], Any]
 class ArrivedSlice:
     """The messages of one bucket in a chunk as they arrived, needed only for those that fail."""
 
-    def __init__(
-        self, worker: Worker, block: SequencedBlock, chunk: Chunk, messages: dict[Any, list[Any]], first: int
-    ) -> None:
+    def __init__(self, worker: Worker, block: SequencedBlock, chunk: Chunk, keys: Iterable[Any], first: int) -> None:
         self._worker = worker
         self._block = block
         self._chunk = chunk
-        self._at_hand = list(messages)
+        self._at_hand = list(keys)
         self._first = first
 
     @cached_property

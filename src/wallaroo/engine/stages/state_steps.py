@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
+from itertools import islice
 from operator import length_hint
 from typing import Any, NamedTuple, Protocol
 
@@ -20,11 +21,19 @@ from wallaroo.engine.stages.outbox import USER_ERRORS, NotPicklableError, Outbox
 from wallaroo.engine.stages.result_checks import ReturnShapeError, checked_list, checked_pair, checked_save
 from wallaroo.engine.stages.steps import line_after, state_loop
 from wallaroo.engine.transport.dead_letter_record import Place
+from wallaroo.engine.transport.object_stream import Stream
 from wallaroo.topology.model import StateComputation
 
 _JOINED_AT_ONCE = 2000
 
 Compute = Callable[[Any, Any], Any]
+
+
+class CutOffError(Exception):
+    """Not user code but making a message failed, for example for lack of memory, and others cannot be made after it.
+
+    The task fails, so that the block is computed again.
+    """
 
 
 class StateStep:
@@ -63,7 +72,7 @@ class Work(NamedTuple):
     """Messages for a bucket that went through a step without a failure."""
 
     step: StateStep
-    messages: dict[Any, list[Any]]
+    counts: dict[Any, int]
     arrived: Arrived
 
 
@@ -89,34 +98,48 @@ class BucketRun:
         self._guards: dict[Any, _Guard] = {}
         self._committed: dict[Any, Any] | None = None
 
-    def run(self, step: StateStep, messages: dict[Any, list[Any]], arrived: Arrived | None = None) -> None:
-        """Run the messages of a chunk, key by key, each in order."""
-        work = _Work(step, messages, arrived or _AsItIs(messages))
+    def run(self, step: StateStep, counts: dict[Any, int], arrived: Arrived, messages: Stream) -> None:
+        """Run the messages of a chunk, key by key, each in order.
+
+        Args:
+            step: The step.
+            counts: The keys, and how many messages each has.
+            arrived: The chunk they came in.
+            messages: The messages of these keys, and maybe of others behind them.
+        """
+        work = _Work(step, counts, arrived, messages)
         objects = self.bucket.objects
         run = step.run
         outbox = step.outbox
         current = outbox.current
         current.begin(work.origin_at_hand, work.at_hand)
         since_joined = 0
-        for key, of_key in messages.items():
+        ready, at = messages.ready, messages.at
+        for key, count in counts.items():
             current.key = work.key = key
+            if ready is None:
+                work.remaining = islice(messages.made, count)
+                work.behind -= count
+            else:
+                work.remaining = work.counter = iter(ready[at : at + count])
+                at += count
             if key in self._guards:
                 self._run_guarded(work, key, 0)
                 continue
             state = objects.get(key)
             if state is None and (state := self._fresh(work, key)) is None:
                 continue
-            remaining = work.remaining = iter(of_key)
-            save_any, error = run(remaining, state)
+            save_any, error = run(work.remaining, state)
             if error is not None:
-                self._recover(work, key, len(of_key) - length_hint(remaining) - 1, error)
+                self._recover(work, key, work.index_at_hand(), error)
             if save_any:
                 self._saved.add(key)
-            since_joined += len(of_key)
+            since_joined += count
             if since_joined > _JOINED_AT_ONCE:
                 outbox.join_encoded()
                 since_joined = 0
-        self._touched.update(messages)
+        messages.at = at
+        self._touched.update(counts)
         if self._done is not None:
             self._done.append(work)
 
@@ -136,7 +159,7 @@ class BucketRun:
                 raise ValueError(f"making a state for {step.step.state.name!r} gave None")
         except USER_ERRORS as error:
             self._kept()
-            for index in range(len(work.messages[key])):
+            for index, _ in enumerate(work.remaining):
                 work.fail(key, index, error)
             return None
         if step.listed is not None and key not in step.listed:
@@ -156,14 +179,15 @@ class BucketRun:
         work.fail(key, index, _shaped(error, work.step))
         self.bucket.objects[key] = guard.restore(work.step)
         self._run_guarded(work, key, index + 1)
+        if work.is_cut_off:
+            raise CutOffError(f"the messages behind one for {key!r} could not be made") from error
 
     def _run_guarded(self, work: _Work, key: Any, start: int) -> None:
-        """Run the messages of a key, starting with the `start`-th."""
+        """Run the remaining messages of a key, of which the first is the `start`-th."""
         guard = self._guards[key]
         objects = self.bucket.objects
         step = work.step
-        remaining = work.remaining = iter(work.messages[key][start:])
-        for index, message in enumerate(remaining, start):
+        for index, message in enumerate(work.remaining, start):
             try:
                 output, save = checked_pair(step.attempt(message, objects[key]))
                 save = checked_save(save)
@@ -215,20 +239,26 @@ class BucketRun:
 class _Work:
     """A chunk being run through a step, with the outcome of its messages."""
 
-    def __init__(self, step: StateStep, messages: dict[Any, list[Any]], arrived: Arrived) -> None:
+    def __init__(
+        self, step: StateStep, counts: dict[Any, int], arrived: Arrived, messages: Stream | None = None
+    ) -> None:
         self.step = step
-        self.messages = messages
+        self.counts = counts
         self.arrived = arrived
         self.key: Any = None
         """The current key; downstream, its messages may have another one."""
         self.remaining: Iterator[Any] = iter(())
         """The messages of that key that have not been run yet."""
+        self.counter: Iterator[Any] = iter(()) if messages is None else messages.counter
+        """Has as many items left as there are messages left of that key, and those behind them."""
+        self.behind = length_hint(self.counter)
+        """How many items of `counter` are for messages behind those of the current key."""
         self._failed: dict[Any, set[int]] = {}
 
     def succeeded(self, key: Any) -> list[int]:
         """Return the indexes of the messages of a key that have not failed."""
         failed = self._failed.get(key, ())
-        return [index for index in range(len(self.messages.get(key, ()))) if index not in failed]
+        return [index for index in range(self.counts.get(key, 0)) if index not in failed]
 
     def fail(self, key: Any, index: int, error: BaseException) -> None:
         """Record a message of this chunk as a dead letter."""
@@ -238,33 +268,24 @@ class _Work:
 
     def origin_at_hand(self) -> dict[str, Any]:
         """Return where the message came from whose output is being processed."""
-        return self.arrived.origin(self.key, self._index_at_hand())
+        return self.arrived.origin(self.key, self.index_at_hand())
 
     def at_hand(self) -> tuple[int, ...]:
         """Return the position of the current message: the same each time the chunk is run."""
-        return (*self.arrived.name, self._numbers[self.key], self._index_at_hand())
+        return (*self.arrived.name, self._numbers[self.key], self.index_at_hand())
 
-    def _index_at_hand(self) -> int:
-        return len(self.messages[self.key]) - length_hint(self.remaining) - 1
+    def index_at_hand(self) -> int:
+        """Return the index of the current message among those of its key."""
+        return self.counts[self.key] - (length_hint(self.counter) - self.behind) - 1
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Return whether messages of the current key are missing though none remain."""
+        return length_hint(self.counter) != self.behind
 
     @cached_property
     def _numbers(self) -> dict[Any, int]:
-        return {key: number for number, key in enumerate(self.messages)}
-
-
-class _AsItIs:
-    """A chunk of which only its messages are known."""
-
-    name = ()
-
-    def __init__(self, messages: dict[Any, list[Any]]) -> None:
-        self._messages = messages
-
-    def message(self, key: Any, index: int) -> Any:
-        return self._messages[key][index]
-
-    def origin(self, _key: Any, _index: int) -> dict[str, Any]:
-        return {}
+        return {key: number for number, key in enumerate(self.counts)}
 
 
 class _Guard:

@@ -227,7 +227,7 @@ class Stage:
         step = self._worker.step(chunk.route)
         try:
             arrived = _ChunkForStates(self._worker, block, chunk, step)
-            works = arrived.by_bucket(self._plan.serializer.load_flat(chunk.body))
+            keys, counts, messages = self._plan.serializer.load_stream(chunk.body)
         except USER_ERRORS as cause:
             # The sender checks each message class first, so this is rare; the chunk is kept undecoded.
             error = NotPicklableError(f"{chunk.number} messages that were packed together cannot be read: {cause}")
@@ -236,8 +236,8 @@ class Stage:
             self._outbox.fail(step.place, bytes(chunk.body), error, None, origin=origin, encoding=PACKED)
             return
         state = step.step.state.name
-        for bucket, work in works:
-            self._run((state, bucket)).run(*work)
+        for bucket, work in arrived.by_bucket(keys, counts):
+            self._run((state, bucket)).run(*work, messages)
         self._chunks.append(arrived.on_its_own())
         self._kept += len(chunk.body)
 
@@ -299,19 +299,15 @@ class _ChunkForStates:
         chunk = self._chunk._replace(body=bytes(self._chunk.body))
         return _ChunkForStates(self._worker, self._block, chunk, self._step)
 
-    def by_bucket(self, loaded: tuple[list[Any], list[int], list[Any]]) -> Iterator[tuple[int, Work]]:
-        """Yield the messages of each bucket."""
-        keys, counts, flat = loaded
+    def by_bucket(self, keys: list[Any], counts: list[int]) -> Iterator[tuple[int, Work]]:
+        """Yield what each bucket has of the chunk."""
         marks = self._chunk.marks
-        first = at = 0
+        first = 0
         for bucket, number in zip(marks[::2], marks[1::2], strict=True):
-            messages = {}
-            for key, count in zip(keys[first : first + number], counts[first : first + number], strict=True):
-                messages[key] = flat[at : at + count]
-                at += count
-            arrived = ArrivedSlice(self._worker, self._block, self._chunk, messages, first)
-            yield bucket, Work(self._step, messages, arrived)
-            first += number
+            end = first + number
+            mine = dict(zip(keys[first:end], counts[first:end], strict=True))
+            yield bucket, Work(self._step, mine, ArrivedSlice(self._worker, self._block, self._chunk, mine, first))
+            first = end
 
     def of_bucket(self, bucket: int) -> Iterator[Work]:
         """Yield the messages of one bucket, if there are any."""
@@ -320,7 +316,8 @@ class _ChunkForStates:
 
     @cached_property
     def _works(self) -> dict[int, Work]:
-        return dict(self.by_bucket(self._worker.plan.serializer.load_flat(self._chunk.body)))
+        keys, counts, _ = self._worker.plan.serializer.load_stream(self._chunk.body)
+        return dict(self.by_bucket(keys, counts))
 
 
 @contextlib.contextmanager

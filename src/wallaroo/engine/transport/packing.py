@@ -11,8 +11,8 @@ from __future__ import annotations
 import copyreg
 import io
 import pickle
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from inspect import getattr_static
 from itertools import repeat, starmap
 from keyword import iskeyword
@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary
 
 from wallaroo.class_changes import loads
 from wallaroo.engine.loop_codegen import GeneratedLoop
+from wallaroo.engine.transport.object_stream import Stream
 
 PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
 """Classes whose objects contain no other objects."""
@@ -73,6 +74,19 @@ def pack_plain(*many: Sequence[Any]) -> bytes | None:
 def unpack(data: bytes | memoryview) -> list[list[Any]]:
     """Return what `pack` packed."""
     return list(starmap(_put_together, loads(data)))
+
+
+def unpack_stream(data: bytes | memoryview) -> tuple[list[list[Any]], Stream]:
+    """Return what `pack` packed, the last sequence as a stream.
+
+    No user code is run while the stream is read.
+
+    >>> keys, stream = unpack_stream(pack(["a", "b"], [("x", 1.5), ("y", 2.5), ("z", 3.5)]))
+    >>> keys, stream.next(2), stream.next(1)
+    ([['a', 'b']], [('x', 1.5), ('y', 2.5)], [('z', 3.5)])
+    """
+    *others, (shape, columns) = loads(data)
+    return list(starmap(_put_together, others)), _stream(shape, columns)
 
 
 class _TooLongError(Exception):
@@ -165,18 +179,26 @@ def _rows(kind: type, objects: Sequence[Any]) -> tuple[tuple[str, ...], Sequence
 
 def _put_together(shape: Any, columns: Any) -> list[Any]:
     """Return the objects that were split into columns."""
+    stream = _stream(shape, columns)
+    return list(stream.made) if stream.ready is None else stream.ready
+
+
+def _stream(shape: Any, columns: Any) -> Stream:
+    """Return the same objects as a stream."""
     if shape is None:
-        return columns if isinstance(columns, list) else list(columns)
+        return Stream(columns if isinstance(columns, list) else list(columns))
     kind, names, shapes = shape
-    rows = zip(*map(_put_together, shapes, columns), strict=True)
+    first, *others = map(_put_together, shapes, columns)
+    counter = iter(first)
+    rows = zip(counter, *others, strict=True)
     if kind is tuple:
-        return list(rows)
-    if not names:
-        if _is_named_tuple(kind) and len(getattr(kind, "_fields", ())) == len(shapes):
-            return list(map(tuple.__new__, repeat(kind), rows))
-        # The class is another one than it was when the objects were packed, and may have defaults for what is new.
-        return [kind.__new__(kind, *row) for row in rows]
-    return _maker(kind, names)(rows)
+        return Stream(None, rows, counter)
+    if names and _is_simple(kind) and _are_just_set(kind, names):
+        return Stream(None, _maker(kind, names)(rows), counter)
+    if not names and _is_named_tuple(kind) and len(getattr(kind, "_fields", ())) == len(shapes):
+        return Stream(None, map(tuple.__new__, repeat(kind), rows), counter)
+    # The class is another one than it was when the objects were packed, so that user code is called.
+    return Stream(_made_as_pickle_does(kind, names, rows))
 
 
 class _Named(NamedTuple):
@@ -228,15 +250,9 @@ def _has_usual(kind: type, *names: str) -> bool:
 
 
 @lru_cache(maxsize=1000)
-def _maker(kind: type, names: tuple[str, ...]) -> Callable[[Iterable[tuple[Any, ...]]], list[Any]]:
-    """Return a function that creates objects from rows, without calling user code.
-
-    If the class has changed since the objects were packed, they are made as pickle would make them.
-    """
-    if not (_is_simple(kind) and _are_just_set(kind, names)):
-        return partial(_made_as_pickle_does, kind, names)
+def _maker(kind: type, names: tuple[str, ...]) -> Callable[[Iterable[tuple[Any, ...]]], Iterator[Any]]:
+    """Return a function that creates objects from rows, one by one, without calling user code."""
     loop = GeneratedLoop("rows")
-    loop.line("made = []")
     with loop.block("for row in rows:"):
         loop.line(f"each = {loop.name(object.__new__, 'new')}({loop.name(kind, 'kind')})")
         if _has_usual(kind, "__setattr__"):
@@ -245,13 +261,17 @@ def _maker(kind: type, names: tuple[str, ...]) -> Callable[[Iterable[tuple[Any, 
             put = loop.name(object.__setattr__, "put")
             for at, name in enumerate(names):
                 loop.line(f"{put}(each, {name!r}, row[{at}])")
-        loop.line("made.append(each)")
-    loop.line("return made")
+        loop.line("yield each")
     return loop.compiled(shown=False)
 
 
 def _made_as_pickle_does(kind: type, names: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """Return objects of rows: each without a call of `__init__`, and given its attributes by `__setstate__`, if any."""
+    """Return objects of rows: each without a call of `__init__`, and given its attributes by `__setstate__`, if any.
+
+    Without names they are named tuples, whose class may have defaults for what is new.
+    """
+    if not names:
+        return [kind.__new__(kind, *row) for row in rows]
     made = []
     for row in rows:
         each: Any = copyreg.__newobj__(kind)  # type: ignore[attr-defined]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from itertools import accumulate, chain
+from itertools import chain
 from typing import Any
 
 from wallaroo.class_changes import loads
 from wallaroo.connectors.output_block import Body
-from wallaroo.engine.transport.packing import pack, pack_plain, unpack
+from wallaroo.engine.transport.object_stream import Stream
+from wallaroo.engine.transport.packing import pack, pack_plain, unpack, unpack_stream
 
 
 class Serializer:
@@ -63,16 +64,15 @@ class Serializer:
 
     def load_messages(self, data: Body) -> dict[Any, list[Any]]:
         """Return what `dump_messages` packed."""
-        keys, counts, flat = self.load_flat(data)
-        ends = accumulate(counts)
-        return {key: flat[end - count : end] for key, count, end in zip(keys, counts, ends, strict=True)}
+        keys, counts, messages = self.load_stream(data)
+        return {key: messages.next(count) for key, count in zip(keys, counts, strict=True)}
 
-    def load_flat(self, data: Body) -> tuple[list[Any], list[int], list[Any]]:
-        """Return what `dump_messages` packed, in three lists: keys, how many messages each has, and all messages."""
-        keys, counts, flat = unpack(data)
+    def load_stream(self, data: Body) -> tuple[list[Any], list[int], Stream]:
+        """Return what `dump_messages` packed: the keys, how many messages each has, and all messages as a stream."""
+        (keys, counts), messages = unpack_stream(data)
         if self._deserialize is not None:
-            flat = list(map(self._deserialize, flat))
-        return keys, counts, flat
+            messages = Stream(list(map(self._deserialize, messages.next(sum(counts)))))
+        return keys, counts, messages
 
     def dump_states(self, states: dict[Any, Any]) -> bytes:
         """Return the states of many keys as bytes."""
