@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from wallaroo.connectors.base import Piece
 from wallaroo.connectors.registry import sink_kind
@@ -59,7 +59,9 @@ class Direct(Outbox):
     def watched(self, function: Function, label: str) -> Function:
         """Return a user's function; what it gives a sink is recorded here, and not in reruns, which send nothing."""
         encoder = getattr(function, "__self__", None)
-        return super().watched(encoder.record if isinstance(encoder, Recorder) else function, label)
+        if isinstance(encoder, Recorder):
+            function = cast("Function", encoder.record)
+        return super().watched(function, label)
 
     def capturing(self) -> contextlib.AbstractContextManager[object]:
         """Leave printed output to the test."""
