@@ -33,7 +33,7 @@ lint: $(READY) ## Check style, formatting, types, and the packages for known vul
 docs: $(READY) ## Build the documentation as a site in build/site.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
-chaos: $(READY) ## Strike a running application in all sorts of ways (SEED=... MINUTES=...).
+chaos: $(READY) ## Inject faults into a running application (SEED=... MINUTES=...).
 	@$(BIN)/python -m tests.system.chaos.run $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
 
 bench: $(READY) ## Run the benchmarks (QUICK=1: ten minutes; ONLY="throughput latency": these parts).

@@ -167,7 +167,7 @@ def test_in_a_sandbox_what_is_in_a_shared_folder_could_be_anybodys(place, sandbo
     assert "belongs to another user" in untrusted_reason(place, sandbox_user)
 
 
-def test_in_a_sandbox_the_group_of_all_others_is_nobodys_own(monkeypatch, own_group):
+def test_the_overflow_group_is_not_trusted_in_a_sandbox(monkeypatch, own_group):
     monkeypatch.setattr("wallaroo.path_trust._overflow_user", lambda: 65534)
     assert not others_can_write(NOBODYS, made_up(0o770, 1000, own_group))
     assert others_can_write(NOBODYS, made_up(0o770, 65534, own_group))

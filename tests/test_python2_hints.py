@@ -127,11 +127,11 @@ def raised(program, **names):
         ("(lambda: 1).func_name", "`f.func_name` is written `f.__name__` in Python 3"),
         (
             "{}.keys()[0]",
-            "keys(), values(), items(), map, filter and zip give no list in Python 3: put list(...) around it",
+            "keys(), values(), items(), map, filter and zip do not return lists in Python 3: put list(...) around it",
         ),
         (
             "map(int, '12')[0]",
-            "keys(), values(), items(), map, filter and zip give no list in Python 3: put list(...) around it",
+            "keys(), values(), items(), map, filter and zip do not return lists in Python 3: put list(...) around it",
         ),
     ],
 )
@@ -139,7 +139,7 @@ def test_what_python_2_had_is_recognised(program, expected):
     assert python2_hints.hint(raised(program)) == f"This looks like Python 2: {expected}."
 
 
-NO_LIST = "keys(), values() and items() give no list in Python 3: to change d on the way, write `for key in list(d):`"
+NO_LIST = "keys(), values() and items() do not return lists in Python 3: to change d in it, write `for key in list(d):`"
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ def test_what_python_2_did_not_mind_is_recognised(program, expected):
 )
 def test_text_where_bytes_belong_and_the_other_way_round(program):
     assert python2_hints.hint(raised(program)) == (
-        "This looks like Python 2: text and bytes are two things in Python 3: write text.encode() or bs.decode() to "
-        "make one of the other."
+        "This looks like Python 2: str and bytes are different types in Python 3: write text.encode() or bs.decode() "
+        "to convert."
     )
 
 

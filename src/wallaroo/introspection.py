@@ -17,6 +17,10 @@ class Missing(enum.Enum):
 
     MISSING = "left out"
 
+    def __repr__(self) -> str:
+        """Return what signatures show in `help()`."""
+        return "..."
+
 
 MISSING = Missing.MISSING
 
@@ -31,7 +35,7 @@ def fills_missing(function: F) -> F:
     ... def to(computation: str) -> object:
     ...     return computation
     >>> to("upper"), to()
-    ('upper', <Missing.MISSING: 'left out'>)
+    ('upper', ...)
     """
     assert isinstance(function, FunctionType)
     names = function.__code__.co_varnames[: function.__code__.co_argcount]

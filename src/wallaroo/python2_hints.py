@@ -87,14 +87,14 @@ _METHODS: dict[str, tuple[type, str]] = {
 _WORDS = (
     (
         r"'(dict_keys|dict_values|dict_items|map|filter|zip)' object is not subscriptable",
-        "keys(), values(), items(), map, filter and zip give no list in Python 3: put list(...) around it",
+        "keys(), values(), items(), map, filter and zip do not return lists in Python 3: put list(...) around it",
     ),
     (
         (
             r"bytes-like object is required, not 'str|\(not \"bytes\"\) to str|concat str to bytes|"
             r"for 's' must be a bytes|must be bytes or a tuple of bytes, not str"
         ),
-        "text and bytes are two things in Python 3: write text.encode() or bs.decode() to make one of the other",
+        "str and bytes are different types in Python 3: write text.encode() or bs.decode() to convert",
     ),
     (
         r"ord\(\) expected string of length 1, but int found",
@@ -110,7 +110,7 @@ _WORDS = (
     ),
     (
         r"dictionary (changed size|keys changed) during iteration",
-        "keys(), values() and items() give no list in Python 3: to change d on the way, write `for key in list(d):`",
+        "keys(), values() and items() do not return lists in Python 3: to change d in it, write `for key in list(d):`",
     ),
 )
 

@@ -63,6 +63,15 @@ def call_with_addresses(
     raise max(failures, key=lambda error: _line_reached(error, setup))
 
 
+def all_addresses(option: str) -> list[str]:
+    """Return every address that may be made up for `--in` or `--out`.
+
+    >>> all_addresses("--out")[:2]
+    ['127.0.0.1:7002', '127.0.0.1:7003']
+    """
+    return [f"127.0.0.1:{_FIRST_PORTS[option] + each}" for each in range(_MOST_ADDRESSES)]
+
+
 def _call(setup: Callable[[list[str]], T], arguments: list[str], on_made_up: Callable[[str], object]) -> T:
     """Call `setup`, adding the options that it says are missing."""
     while True:
@@ -91,8 +100,7 @@ def _addresses(option: str, number: int) -> list[str]:
     >>> _addresses("--in", 2), _addresses("--out", 0)
     (['--in', '127.0.0.1:7010,127.0.0.1:7011'], [])
     """
-    first = _FIRST_PORTS[option]
-    return [option, ",".join(f"127.0.0.1:{first + each}" for each in range(number))] if number else []
+    return [option, ",".join(all_addresses(option)[:number])] if number else []
 
 
 def _line_reached(error: BaseException, setup: Callable[..., object]) -> int:

@@ -165,7 +165,11 @@ def mistakes_of(build, sinks, choose):
     return str(refused.value).split("\n  - ")[1:]
 
 
-A_NAME = 'write wallaroo.TCPSinkConfig(host, port, encoder, name="sink name")'
+async def later(_output):
+    return "a"
+
+
+A_NAME = 'write wallaroo.TCPSinkConfig(..., name="sink name")'
 
 
 @WAYS
@@ -192,6 +196,11 @@ A_NAME = 'write wallaroo.TCPSinkConfig(host, port, encoder, name="sink name")'
             three(),
             "a",
             ["choose must be a function that is given an output and returns the name of a sink; got 'a' (a str)"],
+        ),
+        (
+            three(),
+            later,
+            ["choose, later, is an async function: write `def`, and asyncio.run(...) around what has to be awaited"],
         ),
         (
             three(),

@@ -193,7 +193,7 @@ def test_a_program_of_decorated_functions(keys):
     assert testing.run(votes(vote_twice, by_letter, *keys), ["b", "a"]) == [("b", 1), ("b", 2), ("a", 1), ("a", 2)]
 
 
-def test_numbers_of_letters_are_letters_where_letters_are_listed():
+def test_integer_keys_become_characters_if_characters_are_listed():
     memory = testing.InMemory(votes(vote, by_number_of_letter, ["a", "b"]))
     memory.send(["ab", "a"])
     assert memory.outputs() == [("a", 1), ("b", 1), ("a", 2)]

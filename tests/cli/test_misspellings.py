@@ -94,7 +94,7 @@ def test_another_name_for_an_option_may_be_the_programs_own(option, program):
     refuse_misspelled([option], KNOWN, program(f"parser.add_argument('{option}')"))
 
 
-def test_what_is_no_option_is_no_slip(program):
+def test_arguments_that_are_not_options_are_ignored(program):
     refuse_misspelled(["resilence-dir", "-reset", "--", "reset"], KNOWN, program())
 
 

@@ -92,7 +92,9 @@ def test_damage_at_the_end_is_cut_off_and_kept(tmp_path: Path) -> None:
     assert len(kept) == 2
 
 
-def test_segments_roll_over_and_go_when_nobody_needs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_of_the_sequence_are_deleted_when_they_are_not_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(block_sequence, "SEGMENT_BYTES", 200)
     writer = _filled(tmp_path, 40)
     firsts = segment_firsts(tmp_path)

@@ -91,7 +91,7 @@ def test_a_large_message_and_much_more_than_fits_into_the_buffers_of_a_connectio
     assert everything(messages.read("numbers", 0, 201)) == [large, *many]
 
 
-def test_who_reads_slowly_keeps_nobody_waiting(ingress, messages, address):
+def test_a_slow_reader_does_not_hold_up_others(ingress, messages, address):
     ingress.send([os.urandom(1 << 16) for _ in range(400)])
     ingress.wait_for_end(400)
     slow = messages.read("numbers", 0, 400)
@@ -178,7 +178,7 @@ def test_a_line_without_end_is_not_read_on(dial):
     assert is_closed(stranger)
 
 
-def test_many_who_say_nothing_keep_nobody_out(ingress, messages, dial):
+def test_silent_connections_do_not_keep_workers_out(ingress, messages, dial):
     ingress.send([b"x"])
     ingress.wait_for_end(1)
     silent = [dial() for _ in range(process_sockets.MAX_UNAUTHENTICATED + 10)]

@@ -47,7 +47,7 @@ def test_what_they_have_planted_is_not_run_and_keeps_nobody_from_running(machida
         *("--application-module", "word_count", "--in", "127.0.0.1:0", "--out", sink.address), **variables
     ).wait_until_ready()
     assert f"The cache folder {caches}/wallaroo is not used, because others can write to {caches}," in run.output
-    assert f"Careful: others can write to {temporary}, and anyone who can write there" in run.output
+    assert f"Warning: others can write to {temporary}, and anyone who can write there" in run.output
     send(run.address("Split and Count"), ["hello"])
     run.wait_until(lambda: sink.size >= len("hello => 1\n"), "the count")
     run.stop()

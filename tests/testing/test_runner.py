@@ -194,6 +194,11 @@ class TestInMemory:
         assert memory.outputs("two") == [("a", 2)]
         assert memory.outputs("one[1]", encoded=True) == [b"a"]
 
+    @pytest.mark.parametrize(("given", "shown"), [(testing, "a module"), ("word_count", "'word_count'")])
+    def test_a_module_is_refused_in_a_sentence(self, given, shown):
+        with pytest.raises(wallaroo.WallarooError, match=rf"got .*{shown}.*: write word_count\.application_setup"):
+            testing.run(given, [])
+
     def test_errors_can_be_kept_as_in_a_real_run(self):
         memory = testing.InMemory(word_count, keep_errors=True, strict_keys=True).send(["why bad", "zebra", "why"])
         assert memory.outputs() == [("why", 1), ("why", 2)]

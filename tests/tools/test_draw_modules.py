@@ -56,7 +56,7 @@ def test_imports_are_read_from_the_code_but_for_those_of_the_type_checker(packag
     }
 
 
-def test_who_imports_stands_above_and_what_follows_from_others_is_left_out(package):
+def test_importers_are_drawn_above_and_transitive_arrows_are_left_out(package):
     edges = read_imports(package)
     picture = Picture(edges)
     assert picture.backward == []

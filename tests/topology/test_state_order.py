@@ -137,7 +137,7 @@ def test_levels_of_pipelines_without_a_common_order_are_refused():
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdef"), unique=True, max_size=6), max_size=5))
-def test_either_there_is_a_mistake_or_every_pipeline_climbs(ways):
+def test_levels_ascend_in_every_valid_application(ways):
     pipelines = [pipeline(f"p{number}", *way) for number, way in enumerate(ways)]
     if list(order_mistakes(pipelines)):
         with pytest.raises(WallarooParameterError):

@@ -212,6 +212,11 @@ def log_from(given: dict[str, Any]) -> Log:
     )
 
 
+check_options = _all_of(
+    click.option("--application-module", metavar="MODULE", help="The same as MODULE, as machida is given it."),
+)
+"""Which module to check."""
+
 home_options = _all_of(
     click.option(
         "--resilience-dir",

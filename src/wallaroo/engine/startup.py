@@ -145,7 +145,7 @@ class Startup:
     def _warn_if_untrusted(self, folder: Path) -> None:
         # Only a warning: in a container, volumes are often writable for all, and there are no other users.
         if why := untrusted_reason(folder):
-            self.warn(f"Careful: {why}, and anyone who can write there can replace {folder}.")
+            self.warn(f"Warning: {why}, and anyone who can write there can replace {folder}.")
 
     def _record(self, resumed: ResumedLayout) -> None:
         if resumed.change:

@@ -16,6 +16,7 @@ from wallaroo.engine.transport.plan_file import own_serializers
 from wallaroo.engine.transport.shuffle_format import DEAD_LETTERS
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.block_sequence import Range, SequencedBlock
+from wallaroo.introspection import a_kind_of
 from wallaroo.sample_addresses import call_with_addresses
 from wallaroo.testing.doubles import AtHand, Direct, Feed, Raised, Raising, Recorder, Sink, Source
 from wallaroo.topology.model import Application, Pipeline, sink_name
@@ -362,6 +363,11 @@ class InMemory:
 
 
 def _built(setup: Callable[[list[str]], Application], args: Iterable[str] | None) -> Application:
+    if not callable(setup):
+        raise WallarooError(
+            f"A test needs a built application, or the application_setup of its module; got {a_kind_of(setup)}: write "
+            "word_count.application_setup, for example."
+        )
     return call_with_addresses(setup, []) if args is None else call_setup(setup, list(args))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wallaroo.addresses import clash
 from wallaroo.connectors.registry import is_sink, is_source, sink_kind, source_kind
-from wallaroo.introspection import a_kind_of, accepts, call_text, label
+from wallaroo.introspection import a_kind_of, accepts, call_text, deferred_mistakes, label
 from wallaroo.topology.model import sink_name
 
 if TYPE_CHECKING:
@@ -56,11 +56,13 @@ def choose_mistakes(choose: Any, sinks: Sequence[Any]) -> Iterator[str]:
         yield (
             f"choose must allow 1 argument, as in choose(output); it is written as {call_text(choose, label(choose))}"
         )
+    else:
+        yield from deferred_mistakes(choose, f"choose, {label(choose)},", "write `return`, with a list of names")
     for number, sink in enumerate(sinks, 1):
         if is_sink(sink) and getattr(sink, "name", None) is None:
             yield (
                 f"sink {number} of {len(sinks)} has no name, by which choose could pick it: write "
-                'wallaroo.TCPSinkConfig(host, port, encoder, name="sink name")'
+                f'wallaroo.{type(sink).__name__}(..., name="sink name")'
             )
 
 

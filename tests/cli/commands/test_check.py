@@ -105,6 +105,19 @@ def test_an_application_without_mistakes_is_drawn(check):
     )
 
 
+def test_the_module_may_be_given_as_to_machida(check):
+    code, out, err = check(COPY, "app", "--out", "127.0.0.1:2", module="--application-module")
+    assert (code, err) == (0, "The addresses of --in are made up; give your own to see them.\n")
+    assert "127.0.0.1:2 " in out
+
+
+def test_addresses_of_the_program_itself_are_not_made_up(check):
+    program = "    ab.new_pipeline('p', source(('127.0.0.1', 5555))).to(copy).to_sink(sink(('127.0.0.1', 5556)))\n"
+    code, out, err = check(program + "    return ab.build()\n")
+    assert (code, err) == (0, "")
+    assert "127.0.0.1:5555" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "made_up"),
     [

@@ -18,6 +18,14 @@ def generated(**methods):
     return wallaroo.GenSourceConfig(type("Odd", (Counter,), methods)())
 
 
+async def later(_self):
+    return 0
+
+
+def several(_self, v):
+    yield v
+
+
 class CounterFrom(Counter):
     def __init__(self, first):
         self.first = first
@@ -51,6 +59,11 @@ def test_good_generators(config):
         (
             generated(apply=lambda _: 1),
             "apply of the generator Odd(...) must allow 1 argument, as in apply(v); it is written as apply()",
+        ),
+        (generated(initial_value=later), "initial_value of the generator Odd(...) is an async function: write `def`"),
+        (
+            wallaroo.GenSourceConfig(type("Odd", (Counter,), {"apply": several})),
+            "apply of the generator Odd is a generator function, with `yield` in it: write `return`, with one message",
         ),
         (
             wallaroo.GenSourceConfig(CounterFrom),

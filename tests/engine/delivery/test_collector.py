@@ -267,7 +267,7 @@ def test_who_says_too_little_is_not_waited_for(collector, monkeypatch):
         assert is_closed(stranger)
 
 
-def test_many_who_say_nothing_keep_no_task_out(collector, task):
+def test_silent_connections_do_not_keep_tasks_out(collector, task):
     with contextlib.ExitStack() as opened:
         silent = [
             opened.enter_context(process_sockets.dial(collector.address))

@@ -318,7 +318,7 @@ def test_letters_without_ids_are_deleted_by_the_names_that_they_are_given(path):
 
 
 @pytest.mark.parametrize("end", [b"", b'{"id": "torn'])
-def test_what_has_no_end_yet_stays_unless_it_is_whole_and_meant(letters, records, path, end):
+def test_an_incomplete_last_line_is_kept_unless_it_is_selected(letters, records, path, end):
     letters.add(records(b"one", b"two"))
     one, two = ids_in(path)
     whole = path.read_bytes()

@@ -126,7 +126,7 @@ def test_how_much_of_a_block_was_sent_is_known_until_another_block_is(path):
 
 
 @pytest.mark.parametrize("torn", ["5\tsink\t1", "5\tsink\t100\t", "5\tsink\t100\t7"])
-def test_half_a_note_counts_for_nothing(path, torn):
+def test_an_incomplete_record_is_ignored(path, torn):
     path.write_text(f"4\tsink\n5\tsink\t10\t3\n{torn}")
     assert reopened(path).part("sink", 5) == (5, 10, 3)
 

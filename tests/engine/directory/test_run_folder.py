@@ -90,7 +90,7 @@ def folder_of_another_user(path, tmp_path):
 
 
 @pytest.mark.parametrize("obstacle", [link, file, *([folder_of_another_user] if os.getuid() == 0 else [])])
-def test_what_is_in_the_way_of_the_users_folder_keeps_nobody_from_having_one(temporary, tmp_path, obstacle):
+def test_another_name_is_used_if_the_users_folder_is_blocked(temporary, tmp_path, obstacle):
     usual, second, third = (temporary / f"wallaroo-{os.getuid()}{end}" for end in ("", "-2", "-3"))
     obstacle(usual, tmp_path)
     obstacle(second, tmp_path)
@@ -132,7 +132,7 @@ except DirectoryError as error:
 """
 
 
-def test_on_a_disk_that_gives_what_one_makes_to_others_there_is_an_end(temporary):
+def test_numbering_stops_if_new_files_belong_to_another_user(temporary):
     # In a process of its own, for it must not go on for ever.
     command = [sys.executable, "-c", NOT_THIS_USERS, temporary]
     told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout

@@ -27,6 +27,6 @@ def test_a_master_of_another_kind_has_an_address_too():
     assert driver_address(SparkOptions("k8s://https://127.0.0.1:6443")).bind == "127.0.0.1"
 
 
-def test_where_there_is_no_way_an_error_says_what_to_say():
+def test_the_error_for_an_unreachable_master_names_the_setting():
     with pytest.raises(AddressError, match=r"--spark-conf spark\.driver\.host=ADDRESS"):
         driver_address(SparkOptions("spark://no.such.machine.invalid:7077"))

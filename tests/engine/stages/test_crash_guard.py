@@ -217,7 +217,7 @@ def test_messages_of_the_same_number_in_other_sources_are_not_taken_for_it(make,
     assert REPLAYS in mortal.plan.sources
 
 
-def test_between_calls_nobody_is_at_fault(tmp_path):
+def test_a_death_between_calls_blames_no_message(tmp_path):
     def run():
         note = WorkerNote(tmp_path)
         (tmp_path / "name").write_text(note.name)

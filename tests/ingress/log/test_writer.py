@@ -130,7 +130,7 @@ def files_bytes(directory):
     return sum(path.stat().st_size for path in directory.iterdir() if path.suffix in {".data", ".ends", ".blocks"})
 
 
-def test_segments_roll_over_and_are_deleted_when_nobody_needs_them(tmp_path):
+def test_segments_of_the_log_are_deleted_when_they_are_not_needed(tmp_path):
     with LogWriter(tmp_path, segment_bytes=100) as writer:
         for number in range(10):
             writer.append([b"%050d" % number])

@@ -7,18 +7,21 @@ import sys
 import click
 
 from wallaroo.cli import loading
+from wallaroo.cli.options import check_options
 from wallaroo.cli.python2_bytes_hints import comparison_hints
 from wallaroo.cli.screen import ends_with_reader, plain_errors, say, show_drawing
+from wallaroo.connectors.registry import sink_kind, source_kind
 from wallaroo.errors import WallarooError
 from wallaroo.program import Setup
-from wallaroo.sample_addresses import call_with_addresses, missing_options
+from wallaroo.sample_addresses import all_addresses, call_with_addresses, missing_options
 from wallaroo.topology.model import Application
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("module", metavar="MODULE")
+@click.argument("module", metavar="MODULE", required=False)
 @click.argument("arguments", metavar="[ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
-def command(*, module: str, arguments: tuple[str, ...]) -> None:
+@check_options
+def command(*, module: str | None, arguments: tuple[str, ...], application_module: str | None) -> None:
     """Draw an application and list its mistakes, without running it.
 
     MODULE is imported from the current folder or PYTHONPATH, as machida does, and its application_setup is called with
@@ -33,6 +36,12 @@ def command(*, module: str, arguments: tuple[str, ...]) -> None:
 
     The exit code is 0 if there are no mistakes, otherwise 1.
     """  # noqa: D301 - click wants the real character.
+    if application_module is not None:
+        # As machida is given it: then the first argument is one of the application's.
+        arguments = arguments if module is None else (module, *arguments)
+        module = application_module
+    elif module is None:
+        raise click.UsageError("Which module? Write, for example, wallaroo check word_count")
     sys.dont_write_bytecode = True  # A check must leave no files in the application's folder.
     with plain_errors(), ends_with_reader():
         imported = loading.import_application(module)
@@ -43,12 +52,23 @@ def command(*, module: str, arguments: tuple[str, ...]) -> None:
             say(f"Hint: {hint}")
         loading.refuse_unsavable_states(application, setup)
     click.secho("No mistakes.", fg="green")
-    if made_up := missing_options(arguments):
+    if made_up := _shown_options(application, missing_options(arguments)):
         say(f"The addresses of {' and '.join(made_up)} are made up; give your own to see them.")
     if added:
         say(
             f"So are the values of {', '.join(added)}." if made_up else f"The values of {', '.join(added)} are made up."
         )
+
+
+def _shown_options(application: Application, options: list[str]) -> list[str]:
+    """Return those of the options whose made-up addresses are in the drawing: some programs have their own."""
+    sources = [each.source for each in application.pipelines]
+    sinks = [sink for each in application.pipelines for sink in each.sinks]
+    shown = {
+        "--in": [line for source in sources for line in source_kind(source).shown(source)],
+        "--out": [line for sink in sinks for line in sink_kind(sink).shown(sink)],
+    }
+    return [each for each in options if any(address in line for address in all_addresses(each) for line in shown[each])]
 
 
 def build(setup: Setup, arguments: list[str]) -> tuple[Application, list[str]]:

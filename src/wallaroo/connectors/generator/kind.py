@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from wallaroo.connectors.base import LoggedKind
 from wallaroo.connectors.checks import call_mistakes, listed, source_name_mistakes
 from wallaroo.connectors.generator.config import GenSourceConfig
-from wallaroo.introspection import accepts, bare_label, call_text, label, making_mistakes
+from wallaroo.introspection import accepts, bare_label, call_text, deferred_mistakes, label, making_mistakes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,7 +53,11 @@ def _generator_mistakes(generator: Any) -> Iterator[str]:
             f"the generator {shown} has no method {listed(lacking)}: a generator is an object with initial_value(), "
             "which returns the first message, and apply(v), which returns the one after v"
         )
-    elif inspect.isclass(generator):
+        return
+    for name in ("initial_value", "apply"):
+        method = getattr(generator, name)
+        yield from deferred_mistakes(method, f"{name} of the generator {shown}", "write `return`, with one message")
+    if inspect.isclass(generator):
         yield from making_mistakes(generator)
     elif not accepts(generator.initial_value, 0):
         yield (
