@@ -13,8 +13,8 @@ import pytest
 
 from wallaroo.testing import InMemory
 
-from ..made_up import MESSAGES as MADE_UP  # noqa: TID252 - tests are not installed
-from ..made_up import Program, known_of  # noqa: TID252
+from ..random_programs import MESSAGES as OF_EACH_SOURCE  # noqa: TID252 - tests are not installed
+from ..random_programs import Program, known_of  # noqa: TID252
 from .harness import APPS, dead_letters, messages_planned, send
 
 SEEDS = range(1, 1 + int(os.environ.get("WALLAROO_TEST_SEEDS", "3")))
@@ -140,9 +140,9 @@ def whole_lines(data):
 
 
 @pytest.mark.parametrize("seed", PROGRAMS)
-def test_made_up_programs_give_the_same_on_spark_and_in_memory(tmp_path, machida, receiver, monkeypatch, seed):
+def test_random_programs_give_the_same_on_spark_and_in_memory(tmp_path, machida, receiver, monkeypatch, seed):
     monkeypatch.syspath_prepend(tmp_path)
-    name = f"made_up_for_spark_{seed}"
+    name = f"random_for_spark_{seed}"
     program = Program(seed, sources=6, declarations=50)
     (tmp_path / f"{name}.py").write_text(program.text)
     inputs, questions = program.inputs(), program.questions()
@@ -161,7 +161,7 @@ def test_made_up_programs_give_the_same_on_spark_and_in_memory(tmp_path, machida
         send(run.address(source), payloads)
     for source in program.sources:
         # What is asked later is then in later blocks, and comes after it to every state.
-        run.wait_until(lambda source=source: messages_planned(home, source) == MADE_UP, "all messages in blocks")
+        run.wait_until(lambda source=source: messages_planned(home, source) == OF_EACH_SOURCE, "all messages in blocks")
     for source, payloads in questions:
         send(run.address(source), payloads)
     run.wait_until(lambda: sink.size >= len(expected), "all outputs")

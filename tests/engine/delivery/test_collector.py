@@ -11,7 +11,7 @@ import pytest
 
 from wallaroo import process_sockets
 from wallaroo.engine.delivery.collector import Collector, Epoch, Expected
-from wallaroo.engine.delivery.output_window import STAGE_BYTES
+from wallaroo.engine.delivery.output_budget import STAGE_BYTES
 from wallaroo.engine.delivery.worker_deaths import Death, WorkerDeaths
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.failure_kinds import Failure, Kind

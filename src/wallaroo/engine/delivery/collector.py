@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wallaroo.engine.delivery.output_window import OutputWindow
+from wallaroo.engine.delivery.output_budget import OutputBudget
 from wallaroo.engine.delivery.worker_deaths import Death, WorkerDeaths
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.failure_kinds import Failure, Kind
@@ -105,7 +105,7 @@ class Collector:
         self.attempt = ""
         """The current attempt; others are ignored."""
         self._outputs: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
-        self._window = OutputWindow()
+        self._window = OutputBudget()
         self._saved: defaultdict[int, dict[tuple[int, int], Any]] = defaultdict(dict)
         """What each task has reported about an epoch, by the end of the epoch."""
         self.on_enough_changed: Callable[[int], None] = lambda _: None

@@ -15,13 +15,13 @@ STAGE_BYTES = 32 << 20
 """How much the tasks of one stage may have passed on of blocks that are not delivered."""
 
 
-class OutputWindow:
+class OutputBudget:
     """Admits the output of tasks, in the order of blocks.
 
     Each stage has room of its own, so that the first stage, which is ahead, leaves some to those that follow. The first
     block that is not delivered is always admitted, however large: all others wait for it, and it waits for nothing.
 
-    >>> window = OutputWindow(100)
+    >>> window = OutputBudget(100)
     >>> for block in range(4):
     ...     window.ask(0, block, block, 60, lambda block=block: print("block", block))
     block 0

@@ -1,4 +1,4 @@
-"""Programs that are made up by chance: branches, merges, keys, states, chosen sinks, and code that fails now and then.
+"""Random programs: branches, merges, keys, states, chosen sinks, and code that fails now and then.
 
 A program is text, as a user would write it. Many of its functions are a single expression, which the engine writes into
 its loops, and others are not. A message is `(source, number, value, trail)`; each step adds its number to the trail.

@@ -1,4 +1,4 @@
-"""Programs that are made up by chance give in blocks, with their functions in the loops, what they give in memory.
+"""Random programs give in blocks, with their functions in the loops, what they give in memory.
 
 WALLAROO_TEST_SEEDS=1000 tries more of them.
 """
@@ -10,7 +10,7 @@ import random
 
 import pytest
 from tests.engine.blocks import Blocks
-from tests.made_up import Program, known_of
+from tests.random_programs import Program, known_of
 
 from wallaroo.engine.plan import Plan, new_layout
 from wallaroo.testing import InMemory
@@ -65,8 +65,8 @@ def in_blocks(application, program, folder, seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_made_up_programs_give_the_same_in_blocks_and_in_memory(application, tmp_path, seed):
-    made = application(Program(seed), f"made_up_{seed}")
+def test_random_programs_give_the_same_in_blocks_and_in_memory(application, tmp_path, seed):
+    made = application(Program(seed), f"random_{seed}")
     expected, failed = in_memory(made, Program(seed))
     outputs, letters = in_blocks(made, Program(seed), tmp_path / "blocks", seed)
     assert letters == failed

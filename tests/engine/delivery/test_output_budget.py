@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from wallaroo.engine.delivery.output_window import OutputWindow
+from wallaroo.engine.delivery.output_budget import OutputBudget
 
 
 class Stages:
@@ -12,7 +12,7 @@ class Stages:
 
     def __init__(self, chance, *, stages, tasks, blocks, room):
         self.chance, self.stages, self.tasks, self.blocks, self.room = chance, stages, tasks, blocks, room
-        self.window = OutputWindow(room)
+        self.window = OutputBudget(room)
         self.window.begin(0)
         self.sizes = {}
         self.waiting = {}
@@ -91,7 +91,7 @@ def test_whatever_blocks_become_no_more_is_under_way_than_fits_and_all_of_it_arr
 
 
 def test_who_has_the_lower_block_goes_first():
-    window = OutputWindow(10)
+    window = OutputBudget(10)
     admitted = []
     for block in (0, 3, 2, 1):
         window.ask(0, block, block, 10, lambda block=block: admitted.append(block))
@@ -101,7 +101,7 @@ def test_who_has_the_lower_block_goes_first():
 
 
 def test_each_stage_has_room_of_its_own():
-    window = OutputWindow(10)
+    window = OutputBudget(10)
     admitted = []
     for stage in (-1, 0):
         for block in (0, 1):
@@ -110,7 +110,7 @@ def test_each_stage_has_room_of_its_own():
 
 
 def test_who_starts_over_has_all_the_room():
-    window = OutputWindow(10)
+    window = OutputBudget(10)
     admitted = []
     window.ask(0, 5, 5, 10, lambda: admitted.append("before"))
     window.begin(3)
