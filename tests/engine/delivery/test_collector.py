@@ -137,11 +137,28 @@ def test_a_task_waits_until_there_is_room_for_what_it_hands_in(collector, task):
     ahead.join()
 
 
+def test_a_task_that_waits_for_room_ends_with_its_attempt(collector, task):
+    waiting = task(0)
+    waiting.wait_for_room(5, 5, STAGE_BYTES)
+    ended = threading.Event()
+
+    def wait():
+        with pytest.raises(ConnectionError):
+            waiting.wait_for_room(9, 9, STAGE_BYTES)
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    assert not ended.wait(0.1)
+    collector.begin("again", EXPECTED)
+    assert ended.wait(60)
+
+
 def test_what_an_earlier_attempt_hands_in_is_not_taken(collector, task):
     old = task(0)
     old.output(5, b"old")
     collector.begin("again", EXPECTED)
-    old.output(5, b"old")
+    with contextlib.suppress(ConnectionError):  # It may notice that nobody listens to it any more.
+        old.output(5, b"old")
     task(0, attempt="again").output(5, b"new")
     task(1, attempt="again").output(5, b"new")
     assert collector.next("now", 5, 10) is None

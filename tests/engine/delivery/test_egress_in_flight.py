@@ -222,6 +222,20 @@ def test_the_error_of_a_sink_ends_the_delivery_even_if_no_further_block_comes(ha
     assert not harbour.recorded(ONE, 1)
 
 
+def test_what_one_sink_has_delivered_is_recorded_though_another_has_stopped(harbour):
+    def deliver_while_the_other_stops(block):
+        harbour.bays[ONE].taken[0].failed(RuntimeError("the bay is closed"))
+        block.delivered()
+
+    harbour.bays[OTHER].on_block = deliver_while_the_other_stops
+    harbour.begin("one")
+    harbour.put_out(0, ONE)
+    harbour.put_out(1, OTHER)
+    wait_until(lambda: harbour.egress.failure is not None)
+    assert harbour.recorded(OTHER, 1)
+    assert not harbour.recorded(ONE, 0)
+
+
 def test_what_could_not_be_recorded_is_recorded_later(harbour, monkeypatch):
     harbour.begin("one")
     harbour.put_out(0, ONE)

@@ -114,7 +114,8 @@ class Collector:
         self._notes = notes
         self._ends: list[TaskEnd] = []
         """The tasks of this attempt that have failed, in order."""
-        self._greeted: set[tuple[int, int]] = set()
+        self._greeted: dict[tuple[int, int], socket.socket] = {}
+        """The connections of the tasks of this attempt, by level and partition."""
         self._unauthenticated: dict[socket.socket, None] = {}
         self._listener = listen(address)
         self.address = address
@@ -127,6 +128,10 @@ class Collector:
         with self._changed:
             self.attempt = attempt
             self._expected = expected
+            for connection in self._greeted.values():
+                # A task that waits for room would wait forever, and its process live as long as the run.
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
             self._greeted.clear()
             self._outputs.clear()
             self._window.begin(self._commits.block)
@@ -257,7 +262,7 @@ class Collector:
                 # A task that Spark retries within an attempt would get only some of its blocks. Without an answer it
                 # fails, and the query with it, which is then restarted as a whole.
                 return None
-            self._greeted.add(mine)
+            self._greeted[mine] = connection
             heads = {name: head for name, head in self._commits.heads.items() if self._expected.owner(name) == mine}
             start = self._commits.block
         set_no_delay(connection)

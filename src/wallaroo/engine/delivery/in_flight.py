@@ -42,6 +42,8 @@ class InFlight:
         self._lock = threading.Lock()
         self._last: dict[str, int] = {}
         self._of_sink: defaultdict[str, deque[Delivery]] = defaultdict(deque)
+        self._error: BaseException | None = None
+        """Why the first sink that has stopped has done so."""
         self._reports: deque[tuple[str, BaseException | None]] = deque()
         """What sinks have reported and is not settled yet: each report is about the sink's first block."""
 
@@ -76,18 +78,21 @@ class InFlight:
             self._of_sink[delivery.sink].append(delivery)
 
     def settle(self, record: Callable[[Delivery], None]) -> None:
-        """Record every delivery that has ended; raise the error of a sink that has stopped.
+        """Record every delivery that has ended; then raise the error of a sink that has stopped.
 
         What could not be recorded, because the disk is full, remains to be settled.
         """
         with self._lock:
             while self._reports:
                 sink, error = self._reports[0]
-                if error is not None:
-                    raise error
                 waiting = self._of_sink[sink]
-                if not waiting:
-                    return  # It is about to be added.
-                record(waiting[0])
-                waiting.popleft()
+                if error is not None:
+                    self._error = self._error or error
+                elif waiting:
+                    record(waiting[0])
+                    waiting.popleft()
+                else:
+                    break  # It is about to be added.
                 self._reports.popleft()
+            if self._error is not None:
+                raise self._error

@@ -85,12 +85,15 @@ class ReportedProgress:
                     return
                 delivered, committed, to_end = self._delivered, self._committed, self._to_end
                 self._delivered = self._committed = self._to_end = None
-            with contextlib.suppress(Exception):  # A restarted ingress does not need earlier reports.
-                if delivered is not None:
+            # A restarted ingress does not need earlier reports, and one that did not take the first may take the next.
+            if delivered is not None:
+                with contextlib.suppress(Exception):
                     self._client.delivered(delivered)
-                if committed is not None:
+            if committed is not None:
+                with contextlib.suppress(Exception):
                     self._client.committed(*committed)
-                if to_end is not None:
+            if to_end is not None:
+                with contextlib.suppress(Exception):
                     self._client.end_epoch(to_end)
 
     def _has_news(self) -> bool:
