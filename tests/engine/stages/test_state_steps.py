@@ -384,3 +384,21 @@ def test_messages_that_cannot_be_made_are_not_forgotten(make):
     machine = Machine(make, collect, stream=broken)
     with pytest.raises(CutOffError):
         machine.block({"k": ["a", "b", "c"]})
+
+
+def test_nor_are_those_of_other_keys(make):
+    def broken(messages):
+        counter = iter(messages)
+
+        def made():
+            for message in counter:
+                if message == "b":
+                    raise MemoryError
+                yield message
+
+        return Stream(None, made(), counter)
+
+    machine = Machine(make, collect, stream=broken)
+    # The one that cannot be made is the last of its key, and none remains to be made for it.
+    with pytest.raises(CutOffError):
+        machine.block({"k": ["a", "b"], "l": ["c"]})

@@ -4,6 +4,7 @@ import base64
 import gc
 import random
 import sys
+import weakref
 from array import array
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from tests.engine.query import Query
 
 from wallaroo.engine.stages.captured_output import CapturedStream
-from wallaroo.engine.transport.shuffle_format import BLOCK, DEAD_LETTERS, PRINTED, Chunk
+from wallaroo.engine.transport.shuffle_format import BLOCK, DEAD_LETTERS, PRINTED, Chunk, pack_share, unpack_share
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.block_sequence import SequencedBlock
 from wallaroo.topology.model import Computation
@@ -323,6 +324,56 @@ def test_messages_that_cannot_be_read_on_arrival_become_a_dead_letter(make, tmp_
     (record,) = dead_letters(onward)
     assert "3 messages that were packed together cannot be read" in record["error"]
     assert base64.b64decode(record["payload"]) == b"no pickle"
+
+
+class OneWayKey:
+    """A key of which a part, by which keys differ, is not sent."""
+
+    def __init__(self, name, session=None):
+        self.name, self.session = name, session
+
+    def __eq__(self, other):
+        return (self.name, self.session) == (other.name, other.session)
+
+    def __hash__(self):
+        return hash(self.name)
+
+    def __reduce__(self):
+        return OneWayKey, (self.name,)
+
+
+def test_messages_whose_keys_are_equal_only_on_arrival_become_a_dead_letter(make, tmp_path, dead_letters):
+    query = Query(make.plan(make.pipeline("p", make.state_step(count_word)), buckets=1), tmp_path)
+    groups = {OneWayKey("a", 1): ["a"], OneWayKey("a", 2): ["a"], OneWayKey("b"): ["b"]}
+    body = query.plan.serializer.dump_messages(groups)
+    block = Chunk(BLOCK, 0, 0, SequencedBlock(0, 0, 1).pack())
+    [onward, _] = query.stage(0, 0).run([[block, Chunk(0, 0, 3, body, array("I", [0, 3]))]])
+    (record,) = dead_letters(onward)
+    assert "3 messages that were packed together cannot be read: some of their keys" in record["error"]
+
+
+class Row(bytearray):
+    """Bytes that can be watched."""
+
+
+def test_a_failed_message_does_not_keep_the_rows_of_others_in_memory(make, tmp_path):
+    def fail_once(word, state):
+        if word == "bad":
+            raise ValueError(word)
+        return word, True
+
+    query = Query(make.plan(make.pipeline("p", make.state_step(fail_once)), buckets=1), tmp_path)
+    stage = query.stage(0, 0)
+    rows = []
+    for number, word in enumerate(["bad", "good", "good"]):
+        body = query.plan.serializer.dump_messages({"k": [word]})
+        block = Chunk(BLOCK, 0, 0, SequencedBlock(number, 0, 1).pack())
+        row = Row(pack_share([block, Chunk(0, 0, 1, body, array("I", [0, 1]))]))
+        rows.append(weakref.ref(row))
+        stage.run([unpack_share(memoryview(row))])
+    del row
+    gc.collect()
+    assert [each() for each in rows] == [None] * 3
 
 
 def test_a_step_that_cannot_be_made_in_a_worker_is_reported_before_the_first_message(make, tmp_path):

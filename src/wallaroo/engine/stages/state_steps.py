@@ -29,7 +29,7 @@ _JOINED_AT_ONCE = 2000
 Compute = Callable[[Any, Any], Any]
 
 
-class CutOffError(Exception):
+class CutOffError(MemoryError):
     """Not user code but making a message failed, for example for lack of memory, and others cannot be made after it.
 
     The task fails, so that the block is computed again.
@@ -138,6 +138,8 @@ class BucketRun:
             if since_joined > _JOINED_AT_ONCE:
                 outbox.join_encoded()
                 since_joined = 0
+        if work.is_cut_off:
+            raise CutOffError("messages behind one that could not be made are missing")
         messages.at = at
         self._touched.update(counts)
         if self._done is not None:

@@ -226,8 +226,10 @@ class Stage:
     def _run_chunk(self, block: SequencedBlock, chunk: Chunk) -> None:
         step = self._worker.step(chunk.route)
         try:
-            arrived = _ChunkForStates(self._worker, block, chunk, step)
+            # A view would keep the whole row in memory, as long as messages may have to be run again.
+            arrived = _ChunkForStates(self._worker, block, chunk, step).on_its_own()
             keys, counts, messages = self._plan.serializer.load_stream(chunk.body)
+            works = list(arrived.by_bucket(keys, counts))
         except USER_ERRORS as cause:
             # The sender checks each message class first, so this is rare; the chunk is kept undecoded.
             error = NotPicklableError(f"{chunk.number} messages that were packed together cannot be read: {cause}")
@@ -236,9 +238,9 @@ class Stage:
             self._outbox.fail(step.place, bytes(chunk.body), error, None, origin=origin, encoding=PACKED)
             return
         state = step.step.state.name
-        for bucket, work in arrived.by_bucket(keys, counts):
+        for bucket, work in works:
             self._run((state, bucket)).run(*work, messages)
-        self._chunks.append(arrived.on_its_own())
+        self._chunks.append(arrived)
         self._kept += len(chunk.body)
 
     def _run(self, name: BucketName) -> BucketRun:
@@ -306,6 +308,8 @@ class _ChunkForStates:
         for bucket, number in zip(marks[::2], marks[1::2], strict=True):
             end = first + number
             mine = dict(zip(keys[first:end], counts[first:end], strict=True))
+            if len(mine) < number:
+                raise ValueError("some of their keys were different, and are equal after they were sent")
             yield bucket, Work(self._step, mine, ArrivedSlice(self._worker, self._block, self._chunk, mine, first))
             first = end
 
