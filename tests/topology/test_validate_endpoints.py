@@ -99,10 +99,10 @@ def test_two_sinks_that_cannot_share_a_topic():
         Pipeline("b", source(), (), (twice, sink(), sink())),
         Pipeline("c", source(), (), (again,)),
     ]
-    different = "two sinks write to the topic 'counts' with different exactly_once: give it the same value in both"
+    different = "write to the topic 'counts' with different exactly_once: give it the same value in both"
     assert list(shared_sink_mistakes(pipelines)) == [
-        f"pipelines 'a' and 'b': {different}",
-        f"pipelines 'b' and 'c': {different}",
+        f"a sink of pipeline 'a' and one of 'b' {different}",
+        f"a sink of pipeline 'b' and one of 'c' {different}",
     ]
     within = [Pipeline("a", source(), (), (once, twice))]
-    assert list(shared_sink_mistakes(within)) == [f"pipeline 'a': {different}"]
+    assert list(shared_sink_mistakes(within)) == [f"a sink of pipeline 'a' and one of 'a' {different}"]

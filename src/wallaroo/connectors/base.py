@@ -286,8 +286,8 @@ class SinkKind(ABC):
     def conflict(self, config: Any, other: Any) -> str | None:  # noqa: ARG002
         """Return why two sinks of this kind cannot be in one application, None if they can.
 
-        The sentence continues "two sinks" and says what to write instead. Sinks with the same name of their connection
-        share it, so what it depends on has to be the same in both.
+        The sentence continues "a sink and another one", and says what to write instead. Sinks whose connections have
+        the same name share one, so what it depends on has to be the same in both.
         """
         return None
 

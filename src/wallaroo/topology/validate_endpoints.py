@@ -81,8 +81,7 @@ def shared_sink_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
     for (one, sink), (other, same) in combinations(sinks.values(), 2):
         kind = sink_kind(sink)
         if kind is sink_kind(same) and (why := kind.conflict(sink, same)) is not None:
-            where = f"pipeline {one!r}" if one == other else f"pipelines {one!r} and {other!r}"
-            yield f"{where}: two sinks {why}"
+            yield f"a sink of pipeline {one!r} and one of {other!r} {why}"
 
 
 def listening_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
