@@ -129,8 +129,10 @@ def test_messages_that_kafka_has_removed_are_reported_or_left_out(kafka):
     topic = kafka.create_topic()
     kafka.produce(topic, [b"%d" % number for number in range(100)])
     kafka.delete_before(topic, {0: 60})
+    careful = reader_of(kafka, topic)
     with pytest.raises(WallarooError, match=rf"The messages 10 to 19 of partition 0 of the topic '{topic}' have not"):
-        read(reader_of(kafka, topic), 10, 20)
+        read(careful, 10, 20)
+    assert read(careful, 60, 70) == {at: b"%d" % at for at in range(60, 70)}
     with pytest.raises(WallarooError, match=r"The messages 10 to 59 of partition 0 .* --skip-damaged"):
         read(reader_of(kafka, topic), 10, 70)
     careless = reader_of(kafka, topic, skip=True)

@@ -164,9 +164,10 @@ class _PartitionReader:
             self._seek(self._position)  # The brokers disagreed for a moment, as while they elect a leader.
             return
         if not self._skip_gone:
-            last = min(earliest, end) - 1
+            first, last = self._position, min(earliest, end) - 1
+            self._position = None  # The consumer fetches no more from here; the next range has to seek.
             raise WallarooError(
-                f"The messages {self._position} to {last} of partition {self._lane} of the topic {self._topic!r} have "
+                f"The messages {first} to {last} of partition {self._lane} of the topic {self._topic!r} have "
                 "not been processed, and Kafka has removed them (retention). If they can be restored, do that and run "
                 "the same command again; otherwise run it with --skip-damaged, which continues without them"
             )
