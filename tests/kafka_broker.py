@@ -69,7 +69,7 @@ _GIVING_UP = {
     "broker.session.timeout.ms": "500",
     "broker.heartbeat.interval.ms": "100",
 }
-_GIVEN_UP = "because its session has timed out"
+_GIVEN_UP = b"because its session has timed out"
 
 
 class Broker:
@@ -255,21 +255,24 @@ class Broker:
         settings["listeners"] = f"CONTROLLER://127.0.0.1:{self._controller}"
         properties = self._folder / "controller.properties"
         _write_properties(properties, settings)
-        process = subprocess.Popen(
+        process = guarded_process.start(
             self._command(
                 "kafka.Kafka", properties, logging="org.apache.kafka.controller.ReplicationControlManager=info"
             ),
+            None,
+            env=dict(os.environ),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
         )
-        with process, self._log.open("a") as log:
-            given_up = False
+        given_up = False
+        with process, self._log.open("ab") as log:
             for line in process.stdout:
                 log.write(line)
                 if _GIVEN_UP in line:
                     given_up = True
-                    process.terminate()
+                    # Not killed: what it has found out has to be in its log.
+                    (child,) = psutil.Process(process.pid).children()
+                    child.terminate()
         assert given_up, f"the controller has ended:\n{self.log}"
         self._has_crashed = False
 
