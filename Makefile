@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 LOG := $(VENV)/setup.log
 KAFKA_TESTS := tests/connectors/kafka tests/system/test_kafka.py tests/system/test_kafka_broker.py tests/cli/test_send_kafka.py \
-  tests/cli/test_receive_kafka.py tests/cli/test_kafka_topic.py
+  tests/cli/test_receive_kafka.py tests/cli/test_kafka_topic.py tests/system/chaos/test_kafka_chaos.py
 
 .PHONY: help demo test lint docs chaos bench lock clean
 .DEFAULT_GOAL := help
@@ -33,8 +33,9 @@ lint: $(READY) ## Check style, formatting, types, and the packages for known vul
 docs: $(READY) ## Build the documentation as a site in build/site.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
-chaos: $(READY) ## Inject faults into a running application (SEED=... MINUTES=...).
-	@$(BIN)/python -m tests.system.chaos.run $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
+chaos: $(READY) ## Inject faults into a running application (SEED=... MINUTES=... KAFKA=1 or 0).
+	@$(BIN)/python -m tests.system.chaos.run $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \
+	  $(if $(KAFKA),$(if $(filter 0,$(KAFKA)),--no-kafka,--kafka))
 
 bench: $(READY) ## Run the benchmarks (QUICK=1: ten minutes; ONLY="throughput latency": these parts).
 	@$(BIN)/python benchmarks/run.py $(if $(QUICK),--quick) $(addprefix --only ,$(ONLY))

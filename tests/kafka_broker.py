@@ -60,10 +60,16 @@ _SETTINGS = {
     "log.retention.check.interval.ms": "1000",
     "log.initial.task.delay.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-    # A broker that was killed is not believed to be alive for long: without this, a new start takes 12 seconds.
-    "broker.session.timeout.ms": "2000",
+    # One that stands still for a while is not given up. After a crash, `_give_up` does that.
+    "broker.session.timeout.ms": "30000",
     "broker.heartbeat.interval.ms": "500",
 }
+_GIVING_UP = {
+    "process.roles": "controller",
+    "broker.session.timeout.ms": "500",
+    "broker.heartbeat.interval.ms": "100",
+}
+_GIVEN_UP = b"because its session has timed out"
 
 
 class Broker:
@@ -76,9 +82,19 @@ class Broker:
         self._controller = free_port()
         self._numbers = itertools.count(1)
         self._process = None
+        self._has_crashed = False
         self.pid = None
-        self._write_properties({**_SETTINGS, **(settings or {})})
-        self._run("kafka.tools.StorageTool", "format", "-t", _new_id(), "-c", self._properties)
+        at = f"PLAINTEXT://{self.address}"
+        self._settings = {
+            **_SETTINGS,
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller}",
+            "listeners": f"{at},CONTROLLER://127.0.0.1:{self._controller}",
+            "advertised.listeners": at,
+            "log.dirs": self._folder / "data",
+            **(settings or {}),
+        }
+        _write_properties(self._properties, self._settings)
+        self._run("kafka.tools.StorageTool", "format", f"--cluster-id={_new_id()}", "-c", self._properties)
 
     @property
     def address(self):
@@ -98,6 +114,8 @@ class Broker:
     def start(self):
         """Start it, also again after `stop` or `kill`; returns when it answers a request for metadata."""
         assert self._process is None, "the broker is running"
+        if self._has_crashed:
+            self._give_up()
         with self._log.open("ab") as log:
             self._process = guarded_process.start(
                 self._command("kafka.Kafka", self._properties), None, env=dict(os.environ), stdout=log, stderr=log
@@ -116,6 +134,7 @@ class Broker:
 
     def kill(self):
         """End it as a crash would (SIGKILL)."""
+        self._has_crashed = True
         self._end(signal.SIGKILL)
 
     def clean_up(self):
@@ -223,19 +242,43 @@ class Broker:
     def _log(self):
         return self._folder / "broker.log"
 
-    def _write_properties(self, settings):
-        at = f"PLAINTEXT://{self.address}"
-        all_settings = {
-            "controller.quorum.voters": f"1@127.0.0.1:{self._controller}",
-            "listeners": f"{at},CONTROLLER://127.0.0.1:{self._controller}",
-            "advertised.listeners": at,
-            "log.dirs": self._folder / "data",
-            **settings,
-        }
-        self._properties.write_text("".join(f"{name}={value}\n" for name, value in all_settings.items()))
+    def _give_up(self):
+        """Have the controller, without the broker, find out that the broker has crashed.
 
-    def _command(self, *arguments):
-        return [str(part) for part in (java(), *_FLAGS, "-cp", f"{jars()}/*", *arguments)]
+        In a cluster, a broker that comes back finds that others have given it up. Where it is alone, it would first
+        continue as the leader that it was, and be given up then. If Kafka 4.3 is completing a transaction at that
+        moment, it takes partitions without a leader for deleted ones and leaves out their marks: the transaction hangs
+        for ever, and nobody can read what comes after it.
+        """
+        settings = {name: value for name, value in self._settings.items() if "listener" not in name} | _GIVING_UP
+        settings["controller.listener.names"] = "CONTROLLER"
+        settings["listeners"] = f"CONTROLLER://127.0.0.1:{self._controller}"
+        properties = self._folder / "controller.properties"
+        _write_properties(properties, settings)
+        process = guarded_process.start(
+            self._command(
+                "kafka.Kafka", properties, logging="org.apache.kafka.controller.ReplicationControlManager=info"
+            ),
+            None,
+            env=dict(os.environ),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        given_up = False
+        with process, self._log.open("ab") as log:
+            for line in process.stdout:
+                log.write(line)
+                if _GIVEN_UP in line:
+                    given_up = True
+                    # Not killed: what it has found out has to be in its log.
+                    (child,) = psutil.Process(process.pid).children()
+                    child.terminate()
+        assert given_up, f"the controller has ended:\n{self.log}"
+        self._has_crashed = False
+
+    def _command(self, *arguments, logging=""):
+        flags = [*_FLAGS, *([f"-Dorg.slf4j.simpleLogger.log.{logging}"] if logging else [])]
+        return [str(part) for part in (java(), *flags, "-cp", f"{jars()}/*", *arguments)]
 
     def _run(self, *arguments):
         ran = subprocess.run(self._command(*arguments), check=False, capture_output=True, text=True, timeout=PATIENCE)
@@ -283,6 +326,10 @@ def _consumed(consumer, count, partitions):
                 partitions.discard(message.partition())
             else:
                 raise KafkaException(message.error())
+
+
+def _write_properties(path, settings):
+    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
 
 def _new_id():

@@ -4,7 +4,12 @@ import pytest
 
 import wallaroo
 from wallaroo.topology.model import Pipeline
-from wallaroo.topology.validate_endpoints import listening_mistakes, sink_mistakes, source_mistakes
+from wallaroo.topology.validate_endpoints import (
+    listening_mistakes,
+    shared_sink_mistakes,
+    sink_mistakes,
+    source_mistakes,
+)
 
 
 @wallaroo.decoder
@@ -82,3 +87,22 @@ def test_two_sources_that_listen_on_one_address():
     assert list(listening_mistakes(pipelines)) == [
         "the pipelines 'a' and 'b' both listen on 127.0.0.1:7010: give each source a port of its own"
     ]
+
+
+def test_two_sinks_that_cannot_share_a_topic():
+    def topic(**options):
+        return wallaroo.KafkaSinkConfig("counts", [("127.0.0.1", "9092")], encoder=encode, **options)
+
+    once, twice, again = topic(), topic(exactly_once=False), topic()
+    pipelines = [
+        Pipeline("a", source(), (), (once, once, sink(), None)),
+        Pipeline("b", source(), (), (twice, sink(), sink())),
+        Pipeline("c", source(), (), (again,)),
+    ]
+    different = "write to the topic 'counts' with different exactly_once: give it the same value in both"
+    assert list(shared_sink_mistakes(pipelines)) == [
+        f"a sink of pipeline 'a' and one of 'b' {different}",
+        f"a sink of pipeline 'b' and one of 'c' {different}",
+    ]
+    within = [Pipeline("a", source(), (), (once, twice))]
+    assert list(shared_sink_mistakes(within)) == [f"a sink of pipeline 'a' and one of 'a' {different}"]

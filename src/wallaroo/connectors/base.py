@@ -283,6 +283,14 @@ class SinkKind(ABC):
     def shown(self, config: Any) -> Sequence[str]:
         """Return where the outputs go, as the lines of a box in the drawing."""
 
+    def conflict(self, config: Any, other: Any) -> str | None:  # noqa: ARG002
+        """Return why two sinks of this kind cannot be in one application, None if they can.
+
+        The sentence continues "a sink and another one", and says what to write instead. Sinks whose connections have
+        the same name share one, so what it depends on has to be the same in both.
+        """
+        return None
+
     def preflight(self, pipeline: str, config: Any) -> None:  # noqa: B027 - most have nothing to check.
         """Check, before anything is started, what is known not to work; raise an error that names `pipeline`.
 

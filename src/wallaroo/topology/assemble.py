@@ -26,6 +26,7 @@ from wallaroo.topology.state_order import order_mistakes
 from wallaroo.topology.validate_endpoints import (
     choose_mistakes,
     listening_mistakes,
+    shared_sink_mistakes,
     sink_list_mistakes,
     sink_mistakes,
     sink_name_mistakes,
@@ -82,6 +83,7 @@ def _application(
         *validate.pipeline_name_mistakes(pipelines),
         *validate.step_name_mistakes(pipelines),
         *sink_name_mistakes(pipelines),
+        *shared_sink_mistakes(pipelines),
         *listening_mistakes(pipelines),
         *order_mistakes(pipelines),
         *renaming_mistakes(),

@@ -77,6 +77,15 @@ def sink_name_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
                 yield f"pipeline {pipeline.name!r}: two sinks are called {name!r}: give each sink a name of its own"
 
 
+def shared_sink_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
+    """Check that no two sinks of the application stand in each other's way."""
+    sinks = {id(sink): (pipeline.name, sink) for pipeline in pipelines for sink in pipeline.sinks if is_sink(sink)}
+    for (one, sink), (other, same) in combinations(sinks.values(), 2):
+        kind = sink_kind(sink)
+        if kind is sink_kind(same) and (why := kind.conflict(sink, same)) is not None:
+            yield f"a sink of pipeline {one!r} and one of {other!r} {why}"
+
+
 def listening_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
     """Check that no two sources listen on the same address."""
     listening = [

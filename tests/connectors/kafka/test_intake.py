@@ -1,6 +1,8 @@
 """A topic of a real broker, announced by the real ingress and read by a real worker, block after block."""
 
 import asyncio
+import os
+import signal
 import time
 from datetime import UTC, datetime
 
@@ -8,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 import wallaroo
+from wallaroo.connectors.kafka import intake
 from wallaroo.connectors.kafka.config import KafkaSourceConfig
 from wallaroo.engine.plan import Input, Plan, new_layout
 from wallaroo.engine.stages.worker import Worker
@@ -285,6 +288,35 @@ def test_a_broker_that_is_away_is_reported_and_waited_for(new_kafka, tmp_path):
     assert run.notices[0] == (
         f"Waiting for the topic 'words' at {kafka.address}: no broker answers; retrying until it can be read."
     )
+
+
+def test_a_change_of_the_leader_that_breaks_no_connection_is_noticed(new_kafka, tmp_path, monkeypatch):
+    monkeypatch.setattr(intake, "_LOOK_SECONDS", 0.1)
+    # A broker that stands still for longer is given up, and elected again with a new epoch when it goes on.
+    kafka = new_kafka({"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"}).start()
+    topic = kafka.create_topic()
+    run = Run(tmp_path, kafka, topic)
+
+    def epochs():
+        return {message.leader_epoch() for message in kafka.consume(topic)}
+
+    async def change_leaders():
+        count = 1
+        kafka.produce(topic, sent(0, count))
+        await run.reach(count)
+        while len(await asyncio.to_thread(epochs)) == 1:
+            os.kill(kafka.pid, signal.SIGSTOP)
+            await asyncio.sleep(2)
+            os.kill(kafka.pid, signal.SIGCONT)
+            count += 1
+            await asyncio.to_thread(kafka.produce, topic, sent(0, count))
+        await run.reach(count)
+        # Those of which there are more than the client has fetched, so that their end has to be asked for.
+        await asyncio.to_thread(kafka.produce, topic, sent(0, *range(1000)))
+        await run.reach(count + 1000)
+
+    run.run(change_leaders)
+    values(run.found)
 
 
 def test_messages_that_were_removed_before_they_were_read_are_announced_as_such(kafka, tmp_path):

@@ -125,6 +125,26 @@ def test_all_mistakes_are_listed_at_once():
     assert len(mistakes(source(None, None, None, None, start=None, group=1, config=1, name=2))) == 8
 
 
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (sink(), None),
+        (sink(brokers=[["127.0.0.1", 9092]], log_level="Info", name="other"), None),
+        (sink("elsewhere", exactly_once=False), None),
+        (sink(brokers=[("another-cluster", "9092")], exactly_once=False), None),
+        (sink(exactly_once=False), "with different exactly_once: give it the same value in both"),
+        (sink(size=2000), "with different max_message_size: give it the same value in both"),
+        (sink(linger=5), "with different max_produce_buffer_ms: give it the same value in both"),
+        (sink(config={"security.protocol": "SSL"}), "with different config: give it the same value in both"),
+        (sink(brokers=[*BROKERS, ("b", 1)]), "with different lists of brokers: give both the same list"),
+        (sink(brokers="nonsense", exactly_once=False), None),
+    ],
+)
+def test_sinks_of_one_topic_share_a_connection_and_have_to_agree(other, expected):
+    found = KafkaSinkKind().conflict(sink(), other)
+    assert found == (None if expected is None else f"write to the topic 'words' {expected}")
+
+
 def test_what_the_drawing_shows():
     assert KafkaSourceKind().shown(source()) == ("Kafka topic words", "at 127.0.0.1:9092", "decoded by decode")
     several = sink(brokers=[("::1", 9092), ("kafka", 9092), ("other", 9092)])

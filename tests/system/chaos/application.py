@@ -9,27 +9,26 @@ from pathlib import Path
 
 import psutil
 from tests.system.cluster import Cluster
-from tests.system.harness import PATIENCE, READY, Machida, busy_workers, ingress_of, jvm_of, messages_after_blocks
+from tests.system.harness import PATIENCE, READY, Machida, busy_workers, ingress_of, jvm_of
 
-from .oracle import Known
-from .receiver import ChaosReceiver
-from .schedule import Fault
-from .traffic import Address
+from .ledger import ledger_of
+from .outside import Connection, Outside
+from .schedule import PIPELINE, Fault
+from .tcp import TcpOutside
 
 _APPS = Path(__file__).parent / "apps"
-_PIPELINE = "sequence"
 _OPTIONS = ("--time-between-checkpoints", "2s", "--max-log", "64MiB")
 """Commits come often, and so do the ends of segments, which are an eighth of the log's limit."""
 SEGMENT_BYTES = 8 << 20
 
 
 class Application:
-    """The sequence application, its receiver, and its directory."""
+    """The sequence application, and its directory in `folder`; `outside` is what it reads and writes."""
 
-    def __init__(self, folder: Path, cluster: Cluster | None = None) -> None:
+    def __init__(self, folder: Path, outside: Outside | None = None, cluster: Cluster | None = None) -> None:
         self.home = folder / "home"
+        self.outside = outside or TcpOutside(self.home)
         self._cluster = cluster
-        self.receiver = ChaosReceiver(self._look)
         self.runs: list[Machida] = []
         self._freezing = threading.Lock()
 
@@ -45,14 +44,14 @@ class Application:
 
     def start(self) -> None:
         """Start the application, with the same command each time; does not wait for it."""
-        self.receiver.take_note()
+        self.outside.take_note(self.home)
         master = ["--master", self._cluster.url] if self._cluster else ["--worker-count", "2"]
-        places = ["--in", "127.0.0.1:0", "--out", self.receiver.address, "--resilience-dir", self.home]
+        places = [*self.outside.arguments, "--resilience-dir", self.home]
         self.runs.append(Machida("--application-module", "sequence", *places, *_OPTIONS, *master, folder=_APPS))
 
-    def address(self) -> Address | None:
-        """Return where the source listens, None while nobody knows."""
-        return self.run.address(_PIPELINE) if self.is_ready else None
+    def connect(self, lane: int = 0) -> Connection | None:
+        """Return a connection to the source, None while nobody knows where that is."""
+        return self.outside.connect(self.run, lane) if self.is_ready else None
 
     def targets(self, fault: Fault) -> list[psutil.Process]:
         """Return the processes of which a fault strikes one; there may be none just now."""
@@ -91,7 +90,7 @@ class Application:
 
     def newest_segment(self) -> tuple[str, int]:
         """Return the newest segment of the source's log: its name, and how many bytes of messages it has."""
-        found = sorted(self.home.glob(f"log/{_PIPELINE}-*/*.data"))
+        found = sorted(self.home.glob(f"log/{PIPELINE}-*/*.data"))
         with contextlib.suppress(FileNotFoundError):
             if found:
                 return found[-1].name, found[-1].stat().st_size
@@ -103,30 +102,13 @@ class Application:
 
     def last_recorded(self) -> int:
         """Return the last block that was recorded as sent."""
-        return self._ledger()[0]
-
-    def _ledger(self) -> tuple[int, tuple[int, int]]:
-        """Return the last block that was recorded, and the last note of how many bytes of a block were sent."""
-        recorded, part = -1, (-1, 0)
-        with contextlib.suppress(FileNotFoundError):
-            for line in (self.home / "ledger").read_text().splitlines():
-                match line.split("\t"):
-                    case [block, self.receiver.address]:
-                        recorded = int(block)
-                    case [block, self.receiver.address, size, _]:
-                        part = int(block), int(size)
-        return recorded, part
-
-    def _look(self) -> Known:
-        """Return what the directory says of blocks."""
-        recorded, part = self._ledger()
-        return Known(recorded, messages_after_blocks(self.home, _PIPELINE), part)
+        return ledger_of(self.home, self.outside.sink)[0]
 
     def clean_up(self) -> None:
         """End everything."""
         for run in self.runs:
             run.clean_up()
-        self.receiver.clean_up()
+        self.outside.clean_up()
 
 
 def _wait_until_suspended(process: psutil.Process) -> None:

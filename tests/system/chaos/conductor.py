@@ -1,5 +1,7 @@
 """Performs a schedule: traffic all the time, the faults at their moments, and the oracle at the end."""
 
+from __future__ import annotations
+
 import contextlib
 import random
 import signal
@@ -9,15 +11,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 from tests.system.cluster import Cluster
 from tests.system.harness import PATIENCE
 
 from .application import SEGMENT_BYTES, Application
-from .oracle import Verdict, judge
-from .schedule import Fault, Moment, Schedule, Strike
+from .oracle import Verdict
+from .outside import Outside
+from .schedule import OUTSIDE, Fault, Moment, Schedule, Strike
 from .traffic import Traffic
+
+if TYPE_CHECKING:
+    from tests.kafka_broker import Broker
 
 _ROOM_FOR_THE_LAST_LINES = 1 << 20
 
@@ -43,16 +50,16 @@ class Result:
         )
 
 
-def perform(schedule: Schedule, folder: Path) -> Result:
-    """Perform a schedule with all its files in `folder`, and judge what came of it."""
+def perform(schedule: Schedule, folder: Path, broker: Broker | None = None) -> Result:
+    """Perform a schedule with all its files in `folder`, and judge what came of it; one with Kafka needs a broker."""
     began = time.monotonic()
     with contextlib.ExitStack() as cleanup:
         cluster = Cluster(folder) if schedule.cluster else None
         if cluster is not None:
             cleanup.callback(cluster.clean_up)
-        application = Application(folder, cluster)
+        application = Application(folder, _outside(schedule, broker), cluster)
         cleanup.callback(application.clean_up)
-        traffic = Traffic(schedule.seed, application.address)
+        traffic = Traffic(schedule.seed, application.connect, application.outside.lanes)
         conductor = Conductor(schedule.seed, application, traffic)
         try:
             verdict = conductor.perform(schedule)
@@ -63,6 +70,15 @@ def perform(schedule: Schedule, folder: Path) -> Result:
             for number, run in enumerate(application.runs):
                 (folder / f"run{number}.out").write_text(run.output)
     return Result(schedule, verdict, len(application.runs), time.monotonic() - began, conductor.missed)
+
+
+def _outside(schedule: Schedule, broker: Broker | None) -> Outside | None:
+    if not schedule.kafka:
+        return None
+    from .kafka import KafkaOutside  # noqa: PLC0415 - only then are Kafka's client and Java's threads wanted.
+
+    assert broker is not None, "a schedule with Kafka needs a broker"
+    return KafkaOutside(broker, schedule.seed)
 
 
 class Conductor:
@@ -86,7 +102,7 @@ class Conductor:
             self.strike(strike, self._wait_for(strike))
             self._traffic.flood(on=False)
             if strike.moment is Moment.DELIVERY:
-                self._application.receiver.go_on()
+                self._application.outside.let_go()
         self.calm_down()
         self._traffic.end()
         return self.finish()
@@ -116,15 +132,12 @@ class Conductor:
         match strike.fault:
             case Fault.TEAR_SENDER:
                 self._traffic.tear()
-            case Fault.CLOSE_RECEIVER:
-                application.receiver.close(application.frozen)
-                self._later(strike.seconds, application.receiver.open)
-            case Fault.HOLD_RECEIVER:
-                application.receiver.hold()
-                self._later(strike.seconds, application.receiver.go_on)
             case Fault.STOP:
                 self.stop()
                 self.start()
+            case fault if fault in OUTSIDE:
+                if not application.outside.strike(strike, self._later, application.frozen):
+                    self.missed.append(strike)
             case fault:
                 # A run that is not ready is not yet looked after: it may end of anything.
                 self._may_end |= not application.is_ready
@@ -165,16 +178,16 @@ class Conductor:
     def wait_for_all(self) -> None:
         """Wait until everything that was accepted has come out: the last message of every key has."""
         lines = [line.encode() for line in self._traffic.roll_call()]
-        latest = partial(self._application.receiver.latest, _ROOM_FOR_THE_LAST_LINES)
+        latest = partial(self._application.outside.latest, _ROOM_FOR_THE_LAST_LINES)
         self._application.run.wait_until(lambda: all(line in latest() for line in lines), "the roll call")
 
     def finish(self) -> Verdict:
         """Let everything that was accepted come out, stop, and judge."""
-        receiver = self._application.receiver
+        outside = self._application.outside
         self.wait_for_all()
         self._application.run.stop()
-        receiver.wait_for_the_end()
-        verdict = judge(self._traffic.sent, receiver.received)
+        outside.wait_for_the_end()
+        verdict = outside.judge(self._traffic.sent)
         for ended in self._application.runs:
             ended.nothing_left()
             if "Traceback" in ended.output or "Exception in thread" in ended.output:
@@ -191,8 +204,8 @@ class Conductor:
         application, run = self._application, self._application.run
         match strike.moment:
             case Moment.CALM:
-                before = application.receiver.size
-                run.wait_until(lambda: application.receiver.size > before, "a line")
+                before = application.outside.size
+                run.wait_until(lambda: application.outside.size > before, "a line")
             case Moment.ROLLOVER:
                 segment, _ = application.newest_segment()
                 self._traffic.flood(on=True)
@@ -207,8 +220,8 @@ class Conductor:
                 run.wait_until(lambda: application.last_recorded() > before, "a record", pause=0.0002)
                 return targets
             case Moment.DELIVERY:
-                application.receiver.hold()
-                run.wait_until(lambda: application.receiver.is_behind, "a block that waits for the receiver")
+                application.outside.catch_sending()
+                run.wait_until(lambda: application.outside.is_behind, "a block that is being sent", pause=0.001)
         return []
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:

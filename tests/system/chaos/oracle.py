@@ -82,6 +82,25 @@ def judge(sent: Mapping[str, Sent], received: Sequence[Received]) -> Verdict:
     return Verdict(violations, len(stream.lines), stream.repeats, stream.repeated_blocks)
 
 
+def judge_topic(
+    sent: Mapping[str, Sent], partitions: Mapping[int, Sequence[tuple[str, bytes]]], seen: Mapping[int, Sequence[bytes]]
+) -> Verdict:
+    """Return whether the keys and values that a topic has, by partition, are what the guarantees allow for `sent`.
+
+    Nothing may be repeated here. `seen` are the values that a consumer read which was there all the time.
+    """
+    lines = [value for records in partitions.values() for _, value in records]
+    violations = _in_stream(lines, sent)
+    of_key: dict[str, int] = {}
+    for partition, records in partitions.items():
+        for key, value in records:
+            if of_key.setdefault(key, partition) != partition or not value.startswith(f"{key} ".encode()):
+                violations.append(f"{value!r} has the key {key} and is in partition {partition}, not {of_key[key]}")
+        if [value for _, value in records] != list(seen.get(partition, ())):
+            violations.append(f"who read partition {partition} all the time has read something else than is there now")
+    return Verdict(violations, len(lines), 0, 0)
+
+
 class _Stream:
     """Lays connections over each other, and takes note of what they repeat."""
 

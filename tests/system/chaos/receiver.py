@@ -75,9 +75,9 @@ class _Connection:
 
 
 class ChaosReceiver:
-    """A server that keeps what each connection is sent; `look` says what the application's directory knows."""
+    """A server that keeps what each connection is sent; `look` says what the application knows of its address."""
 
-    def __init__(self, look: Callable[[], Known]) -> None:
+    def __init__(self, look: Callable[[str], Known]) -> None:
         self._look = look
         self._known = Known()
         self._connections: list[_Connection] = []
@@ -115,7 +115,7 @@ class ChaosReceiver:
     def take_note(self) -> None:
         """Look into the application's directory, while no application runs."""
         with self._lock:
-            self._known = self._look()
+            self._known = self._look(self.address)
 
     def open(self) -> None:
         """Let an application connect (again)."""

@@ -9,8 +9,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.kafka_broker import Broker
+from tests.kafka_jars import OfflineError
+
 from .conductor import Result, perform
-from .schedule import make_schedule
+from .schedule import Schedule, make_schedule
 
 _LARGEST_SEED = 10**6
 
@@ -20,19 +23,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Strike an application in all sorts of ways; check what comes out.")
     parser.add_argument("--seed", type=int, help="run the schedule of this seed, or with --minutes begin with it")
     parser.add_argument("--minutes", type=float, help="go on with the seeds that follow for so long")
+    parser.add_argument(
+        "--kafka",
+        action=argparse.BooleanOptionalAction,
+        help="run schedules with Kafka on both sides, or none of them; by default the seeds decide",
+    )
     given = parser.parse_args()
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     seed = random.randrange(_LARGEST_SEED) if given.seed is None else given.seed
     end = time.monotonic() + 60 * (given.minutes or 0)
-    results = [_run(seed)]
-    while time.monotonic() < end:
-        results.append(_run(seed + len(results)))
+    results: list[Result] = []
+    try:
+        while not results or time.monotonic() < end:
+            results.append(_run(make_schedule(seed + len(results), kafka=given.kafka)))
+    except OfflineError as error:
+        print(f"The jars of a Kafka broker cannot be downloaded: {error}\n`make chaos KAFKA=0` does without.")
+        return 1
     return _sum_up(results)
 
 
-def _run(seed: int) -> Result:
-    folder = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
-    result = perform(make_schedule(seed), folder)
+def _run(schedule: Schedule) -> Result:
+    folder = Path(tempfile.mkdtemp(prefix=f"chaos-{schedule.seed}-"))
+    result = perform(schedule, folder, Broker(folder / "kafka") if schedule.kafka else None)
     print(result, flush=True)
     if result.verdict.violations:
         print(f"  all files are in {folder}", flush=True)

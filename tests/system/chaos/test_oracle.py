@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from .oracle import Known, Received, Sent, judge
+from .oracle import Known, Received, Sent, judge, judge_topic
 
 KEYS = ["a", "b", "c"]
 BLOCKS = {0: 0, 1: 40, 2: 90, 3: 160}
@@ -150,3 +150,52 @@ def test_a_connection_that_starts_inside_a_block_is_found(sent, lines):
 def test_a_repeat_in_another_order_is_found(sent, lines):
     again = [*reversed(lines[40:60]), *lines[60:]]
     assert violations(sent, lines[:60], again, recorded=1)
+
+
+@pytest.fixture
+def topic(lines):
+    """Return what a topic of two partitions has: by partition, keys and values in order."""
+    found = defaultdict(list)
+    for line in lines:
+        key = line.decode().split()[0]
+        found[KEYS.index(key) % 2].append((key, line.rstrip()))
+    return found
+
+
+def in_topic(sent, topic, seen=None):
+    """Return what is wrong with a topic, of which somebody has seen the same, or something else, all the time."""
+    values = {partition: [value for _, value in records] for partition, records in topic.items()}
+    return judge_topic(sent, topic, values if seen is None else seen).violations
+
+
+def test_a_topic_in_order_holds(sent, topic):
+    assert not in_topic(sent, topic)
+
+
+def test_in_a_topic_whatever_is_lost_repeated_or_swapped_is_found(sent, topic):
+    whole = topic[0]
+    topic[0] = whole[:-1]
+    assert in_topic(sent, topic)
+    topic[0] = [*whole, whole[-1]]
+    assert in_topic(sent, topic)
+    topic[0] = whole + whole[20:]
+    assert in_topic(sent, topic)
+    first, second = [place for place, (key, _) in enumerate(whole) if key == "a"][5:7]
+    topic[0] = list(whole)
+    topic[0][first], topic[0][second] = whole[second], whole[first]
+    assert in_topic(sent, topic)
+
+
+def test_a_key_in_two_partitions_or_with_another_name_is_found(sent, topic):
+    whole = topic[1]
+    topic[1] = [*whole[:-1], ("a", whole[-1][1])]
+    assert in_topic(sent, topic)
+    topic[1] = whole
+    topic[0], topic[2] = topic[0][:-1], topic[0][-1:]
+    assert in_topic(sent, topic)
+
+
+def test_what_was_seen_and_is_no_longer_there_is_found(sent, topic):
+    values = {partition: [value for _, value in records] for partition, records in topic.items()}
+    assert in_topic(sent, topic, {**values, 0: [*values[0], b"a x 99 0 1"]})
+    assert in_topic(sent, topic, {**values, 0: values[0][:-1]})

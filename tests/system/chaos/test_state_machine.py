@@ -13,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from .application import Application
 from .conductor import Conductor
-from .oracle import judge
 from .schedule import Fault, Moment, Strike
 from .traffic import KEYS, Traffic
 
@@ -49,7 +48,7 @@ class Life(RuleBasedStateMachine):
         super().__init__()
         self._folder = tempfile.TemporaryDirectory(prefix="life")
         self._application = Application(Path(self._folder.name))
-        self._traffic = Traffic(0, self._application.address)
+        self._traffic = Traffic(0, self._application.connect)
         self._conductor = Conductor(0, self._application, self._traffic)
         self.stage = Stage.DOWN
         self.fresh = True
@@ -86,7 +85,7 @@ class Life(RuleBasedStateMachine):
         self.happened["wait"] += 1
         self._conductor.wait_until_ready()
         self._conductor.wait_for_all()
-        self._check(judge(self._traffic.sent, self._application.receiver.received))
+        self._check(self._application.outside.judge(self._traffic.sent))
         self.waiting = False
 
     @precondition(lambda self: self.stage is Stage.READY and not self.fresh)

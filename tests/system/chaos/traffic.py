@@ -1,35 +1,34 @@
 """Senders that write down what they send, and what they know to have been accepted."""
 
-import contextlib
 import random
-import socket
-import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from tests.system.harness import PATIENCE, frame
+from tests.system.harness import PATIENCE
 
 from .oracle import Sent
+from .outside import Connection
 
 KEYS = [f"key{number}" for number in range(24)]
 _SENDERS = 3
 _PAUSE_SECONDS = 0.05
 _HUGE = 60_000
 
-Address = tuple[str, int]
+Connect = Callable[[int], Connection | None]
+"""Returns a connection for one of the lanes, None if nobody accepts one."""
 
 
 class Traffic:
     """Some senders that go on for as long as they are asked to, each with one connection after the other.
 
-    A sender knows that all was accepted if it ended its stream and then saw the source end the connection as well. A
-    connection that broke says nothing: any number of its first messages may have been accepted.
+    Of a connection that broke, any number of the first messages may have been accepted.
     """
 
-    def __init__(self, seed: int, address: Callable[[], Address | None]) -> None:
+    def __init__(self, seed: int, connect: Connect, lanes: int = 1) -> None:
         self.sent: dict[str, Sent] = {}
-        self._address = address
+        self._connect = connect
+        self._lanes = lanes
         self._choose = random.Random(f"traffic {seed}")
         self._flowing = threading.Event()
         self._ending = False
@@ -70,54 +69,55 @@ class Traffic:
             assert not thread.is_alive(), "a sender hangs"
         assert not self._errors, self._errors
 
-    def send(self, keys: list[str]) -> str | None:
+    def send(self, keys: list[str], lane: int = 0) -> str | None:
         """Send messages with these keys on one connection; return its name, None if nobody listens."""
         name = f"single{len(self.sent)}"
-        address = self._address()
-        return name if address is not None and self._send(name, keys, self._choose, address) is not None else None
+        return name if self._send(name, keys, self._choose, lane) is not None else None
 
     def roll_call(self) -> list[str]:
-        """Send a message for every key, which has to be accepted; return the beginnings of the lines they make."""
+        """Send a message for every key, which has to be accepted; return the beginnings of the lines they make.
+
+        What comes on one lane says nothing of the others, so there is one on each of them.
+        """
         with self._lock:
             self._tears = 0  # A death that found no sender in time is not for this one.
+        names = [self._surely_sent(list(KEYS), lane) for lane in range(self._lanes)]
+        return [f"{key} {name} {number}" for name in names for number, key in enumerate(KEYS, 1)]
+
+    def _surely_sent(self, keys: list[str], lane: int) -> str:
         deadline = time.monotonic() + PATIENCE
         # The ingress may be about to be started again.
-        while (name := self.send(list(KEYS))) is None:
+        while (name := self.send(keys, lane)) is None:
             assert time.monotonic() < deadline, "nobody accepts connections"
             time.sleep(_PAUSE_SECONDS)
         assert self.sent[name].accepted, "a connection broke although nothing happened to it"
-        return [f"{key} {name} {number}" for number, key in enumerate(KEYS, 1)]
+        return name
 
     def _send_on(self, sender: int) -> None:
         choose = random.Random(f"{self._choose.random()} {sender}")
         count = 0
         try:
             while self._flowing.wait(PATIENCE) and not self._ending:
-                address = self._address()
                 keys = choose.choices(KEYS, k=choose.choice([1, 30, 300]))
-                if address is not None and self._send(f"{sender}.{count}", keys, choose, address) is not None:
+                lane = choose.randrange(self._lanes)
+                if self._send(f"{sender}.{count}", keys, choose, lane) is not None:
                     count += 1
                 time.sleep(choose.uniform(0, _PAUSE_SECONDS))
         except BaseException as error:  # noqa: BLE001 - told in the thread that asks for the end
             self._errors.append(error)
 
-    def _send(self, name: str, keys: list[str], choose: random.Random, address: Address) -> Sent | None:
+    def _send(self, name: str, keys: list[str], choose: random.Random, lane: int) -> Sent | None:
         """Send a stream on a connection of its own and return its record; None if nobody listens."""
-        try:
-            connection = socket.create_connection(address, timeout=PATIENCE)
-        except OSError:
+        connection = self._connect(lane)
+        if connection is None:
             return None
         padding = "." * (_HUGE if self._flood.is_set() else choose.choice([0, 10, 1000]))
-        stream = b"".join(frame(f"{key} {name} {number} {padding}") for number, key in enumerate(keys, 1))
+        messages = [f"{key} {name} {number} {padding}".encode() for number, key in enumerate(keys, 1)]
         record = self.sent[name] = Sent(keys)
-        with connection, _not_minding_a_break():
-            if self._is_torn():
-                _die_inside_a_frame(connection, stream, choose)
-                return record
-            _send_in_pieces(connection, stream, choose)
-            connection.shutdown(socket.SHUT_WR)
-            # The source ends its side when it has accepted everything.
-            record.accepted = connection.recv(1) == b""
+        if self._is_torn():
+            connection.die(messages, choose)
+        else:
+            record.accepted = connection.send(messages, choose)
         return record
 
     def _is_torn(self) -> bool:
@@ -125,31 +125,3 @@ class Traffic:
             torn = self._tears > 0
             self._tears -= torn
             return torn
-
-
-@contextlib.contextmanager
-def _not_minding_a_break() -> Iterator[None]:
-    """Let a connection break, but not hang."""
-    try:
-        yield
-    except TimeoutError:
-        raise
-    except OSError:
-        return
-
-
-def _send_in_pieces(connection: socket.socket, stream: bytes, choose: random.Random) -> None:
-    """Send with cuts anywhere, also inside headers."""
-    begin = 0
-    for _ in range(choose.randrange(4)):
-        cut = choose.randint(begin, len(stream))
-        connection.sendall(stream[begin:cut])
-        begin = cut
-    connection.sendall(stream[begin:])
-
-
-def _die_inside_a_frame(connection: socket.socket, stream: bytes, choose: random.Random) -> None:
-    """Send a part and end, either as a process does that ends, or as a machine does that is switched off."""
-    _send_in_pieces(connection, stream[: choose.randrange(1, len(stream))], choose)
-    if choose.random() < 0.5:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -9,7 +9,7 @@ from typing import Any
 
 from wallaroo.addresses import port_number
 from wallaroo.connectors.kafka.config import EARLIEST, LATEST, LOG_LEVELS, KafkaSinkConfig, KafkaSourceConfig
-from wallaroo.connectors.kafka.settings import CALLABLE, why_refused
+from wallaroo.connectors.kafka.settings import CALLABLE, servers, why_refused
 from wallaroo.errors import WallarooParameterError
 from wallaroo.introspection import a_kind_of
 
@@ -127,6 +127,32 @@ def produce_mistakes(config: KafkaSinkConfig) -> Iterator[str]:
     exactly_once: Any = config.exactly_once
     if not isinstance(exactly_once, bool):
         yield f"exactly_once of the sink must be True or False; got {a_kind_of(exactly_once)}"
+
+
+_SHARED = ("exactly_once", "max_message_size", "max_produce_buffer_ms", "config")
+"""What the connection to a topic depends on, apart from where it is."""
+
+
+def sharing_mistake(one: KafkaSinkConfig, other: KafkaSinkConfig) -> str | None:
+    """Return what is wrong with two sinks of one topic, which share a connection; None if nothing is.
+
+    >>> brokers = [("kafka1", "9092")]
+    >>> make = lambda **options: KafkaSinkConfig("counts", brokers, encoder=None, **options)
+    >>> sharing_mistake(make(), make(exactly_once=False))
+    "write to the topic 'counts' with different exactly_once: give it the same value in both"
+    """
+    if one.topic != other.topic:
+        return None
+    brokers, of_other = ({(host, int(port)) for host, port in config.brokers} for config in (one, other))
+    if not brokers & of_other:
+        return None  # As far as one can tell, another cluster.
+    # Names of connections are made of the list as it is written.
+    if servers(one.brokers) != servers(other.brokers):
+        return f"write to the topic {one.topic!r} with different lists of brokers: give both the same list"
+    for name in _SHARED:
+        if getattr(one, name) != getattr(other, name):
+            return f"write to the topic {one.topic!r} with different {name}: give it the same value in both"
+    return None
 
 
 def _is_number(value: Any) -> bool:

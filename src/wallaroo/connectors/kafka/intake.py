@@ -186,7 +186,6 @@ class _TopicWatch:
     def _look(self, bell: Consumer) -> None:
         """Look for new partitions, and for messages that were removed before they were announced."""
         partitions = self._offsets.partitions(bell)
-        self._away.end(f"Reading {self._where} again.")
         if new := [lane for lane in partitions if lane not in self._next]:
             self._next.update(self._positions(new))
         for lane, earliest in self._offsets.earliest(self._next).items():
@@ -199,6 +198,7 @@ class _TopicWatch:
         if unwatched := [lane for lane in self._next if lane not in self._watched]:
             bell.incremental_assign([TopicPartition(self._topic, lane, self._next[lane]) for lane in unwatched])
             self._watched.update(unwatched)
+        self._away.end(f"Reading {self._where} again.")
 
     def _positions(self, lanes: list[int]) -> dict[int, int]:
         """Return where to start in partitions: after what is known of them, or where the user wants to start."""
@@ -239,13 +239,16 @@ class _TopicWatch:
     def _announce(self, bell: Consumer, reached: dict[int, int]) -> None:
         """Announce the messages of partitions, as far as they can be read."""
         unsure = [lane for lane, end in reached.items() if self._cached_end(bell, lane) > end]
-        if unsure:
-            for lane, end in self._offsets.latest(unsure).items():
-                reached[lane] = max(reached[lane], end)
+        try:
+            latest = self._offsets.latest(unsure)
+        except KafkaException as error:
+            # The bell does not ring again for what it has returned, so that is announced at least.
+            self._report(error.args[0])
+            self._look_at, unsure, latest = 0.0, [], {}
         for lane, end in reached.items():
-            self._announce_lane(lane, end)
-            if lane in unsure:
-                bell.seek(TopicPartition(self._topic, lane, self._next[lane]))
+            self._announce_lane(lane, max(end, latest.get(lane, 0)))
+        for lane in unsure:
+            bell.seek(TopicPartition(self._topic, lane, self._next[lane]))
 
     def _cached_end(self, bell: Consumer, lane: int) -> int:
         _, end = bell.get_watermark_offsets(TopicPartition(self._topic, lane), cached=True)

@@ -12,7 +12,13 @@ from wallaroo.connectors.checks import (
     sink_name_mistakes,
     source_name_mistakes,
 )
-from wallaroo.connectors.kafka.checks import common_mistakes, group_mistakes, produce_mistakes, start_mistakes
+from wallaroo.connectors.kafka.checks import (
+    common_mistakes,
+    group_mistakes,
+    produce_mistakes,
+    sharing_mistake,
+    start_mistakes,
+)
 from wallaroo.connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from wallaroo.connectors.kafka.settings import client_settings, servers
 from wallaroo.errors import AddressError, ApplicationError
@@ -88,6 +94,10 @@ class KafkaSinkKind(SinkKind):
         yield from sink_name_mistakes(config.name)
         yield from produce_mistakes(config)
         yield from encoder_mistakes(config.encoder)
+
+    def conflict(self, config: KafkaSinkConfig, other: KafkaSinkConfig) -> str | None:
+        """Refuse sinks of one topic that differ in how it is written: they share a connection and its transactions."""
+        return None if any(self.mistakes(config)) or any(self.mistakes(other)) else sharing_mistake(config, other)
 
     def shown(self, config: KafkaSinkConfig) -> tuple[str, ...]:
         """Return the topic, where it is, and the encoder."""

@@ -22,7 +22,7 @@ class TopicOffsets:
         self._client = AdminClient(given)
         self._topic = topic
         self._number = 0
-        """How many partitions there were when they were last looked for."""
+        """How many partitions the client knows; 0 if what it knows may be out of date."""
 
     def partitions(self, consumer: Consumer) -> list[int]:
         """Return the numbers of the partitions."""
@@ -32,10 +32,13 @@ class TopicOffsets:
         if not found.partitions:
             raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
         if len(found.partitions) != self._number:
-            # Requests for offsets find the leaders of partitions in what this client knows.
-            self._client.list_topics(self._topic, timeout=_ANSWER_SECONDS)
+            self._refresh()
             self._number = len(found.partitions)
         return sorted(found.partitions)
+
+    def _refresh(self) -> None:
+        """Have the client ask for the leaders of partitions: its requests for offsets find them in what it knows."""
+        self._client.list_topics(self._topic, timeout=_ANSWER_SECONDS)
 
     def earliest(self, lanes: Iterable[int]) -> dict[int, int]:
         """Return the first offset of each partition that has not been removed."""
@@ -61,6 +64,15 @@ class TopicOffsets:
         wanted = {TopicPartition(self._topic, lane): spec for lane in lanes}
         if not wanted:
             return {}
+        try:
+            return self._answers(wanted)
+        except KafkaException:
+            # It does not find out by itself that a partition has another leader, or the same one elected again.
+            self._number = 0
+            self._refresh()
+            return self._answers(wanted)
+
+    def _answers(self, wanted: dict[TopicPartition, Any]) -> dict[int, int]:
         answers = self._client.list_offsets(
             wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_ANSWER_SECONDS
         )

@@ -9,13 +9,27 @@ import wallaroo
 
 
 def application_setup(args):
+    source, sink = kafka_ends(args) if "--kafka_source_topic" in args else tcp_ends(args)
+    ab = wallaroo.ApplicationBuilder("Sequence")
+    ab.new_pipeline("sequence", source)
+    ab.to_state_partition(follow, Followed, "followed", by_key)
+    ab.to_sink(sink)
+    return ab.build()
+
+
+def tcp_ends(args):
     in_host, in_port = wallaroo.tcp_parse_input_addrs(args)[0]
     out_host, out_port = wallaroo.tcp_parse_output_addrs(args)[0]
-    ab = wallaroo.ApplicationBuilder("Sequence")
-    ab.new_pipeline("sequence", wallaroo.TCPSourceConfig(in_host, in_port, decoder))
-    ab.to_state_partition(follow, Followed, "followed", by_key)
-    ab.to_sink(wallaroo.TCPSinkConfig(out_host, out_port, encoder))
-    return ab.build()
+    return wallaroo.TCPSourceConfig(in_host, in_port, decoder), wallaroo.TCPSinkConfig(out_host, out_port, encoder)
+
+
+def kafka_ends(args):
+    # The broker ends transactions of a driver that stands still for a few seconds.
+    config = {"transaction.timeout.ms": 5000}
+    return (
+        wallaroo.KafkaSourceConfig(*wallaroo.kafka_parse_source_options(args), decoder),
+        wallaroo.KafkaSinkConfig(*wallaroo.kafka_parse_sink_options(args), keyed_encoder, config=config),
+    )
 
 
 @wallaroo.decoder(header_length=4, length_fmt=">I")
@@ -47,3 +61,8 @@ def follow(message, state):
 @wallaroo.encoder
 def encoder(result):
     return (" ".join(map(str, result)) + "\n").encode("utf-8")
+
+
+@wallaroo.encoder
+def keyed_encoder(result):
+    return " ".join(map(str, result)), result[0]
