@@ -296,4 +296,6 @@ def _consumed(consumer: Consumer, count: int | None, partitions: set[int]) -> It
 
 
 def _new_id() -> str:
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # One that begins like an option is taken for one.
+    return _new_id() if made.startswith("-") else made
