@@ -15,7 +15,7 @@ from bytewax.dataflow import Dataflow
 from bytewax_flow import Letter
 from bytewax_latency import Counter
 
-_MESSAGES_AT_ONCE = 5_000
+_MESSAGES_AT_ONCE = 20_000
 
 
 def count_words(messages):
@@ -67,7 +67,8 @@ def flow():
         add_config={"fetch.queue.backoff.ms": 5},
     )
     outputs = APPLICATIONS[os.environ["BENCH_APPLICATION"]](op.input("source", made, source))
-    # All that is made of a batch fits in the queue: the sink takes a full one for an error.
-    settings = {"queue.buffering.max.messages": 1_000_000, "linger.ms": 0}
+    # All that is made of a batch fits in the queue: the sink takes a full one for an error. Its flush after each batch
+    # does not wait for the pause, which only makes the requests to the brokers larger.
+    settings = {"queue.buffering.max.messages": 1_000_000, "linger.ms": 50}
     op.output("sink", outputs, KafkaSink(brokers, os.environ["BENCH_SINK"], add_config=settings))
     return made
