@@ -30,7 +30,7 @@ _NUMBER_PARTITION = 0
 """The partition as whose offset the number of a block is kept: every topic has it."""
 _MOST_SOCKET_MS = 10_000
 _TRANSACTION_MS = 60_000
-_LINGER_MS = 100
+_LINGER_MS = 20
 NO_ANSWER = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001 - so named.
 """The errors of calls that may succeed when they are made again."""
 
