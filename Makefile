@@ -16,8 +16,8 @@ KAFKA_TESTS := tests/connectors/kafka tests/system/test_kafka.py tests/system/te
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
 
-demo: $(READY) ## Run the word count on a text and check every count.
-	@$(BIN)/python examples/word_count/demo.py
+demo: $(READY) ## Run the word count on a text and check every count (KAFKA=1: from topic to topic).
+	@$(BIN)/python examples/word_count$(if $(KAFKA),_kafka)/demo.py
 
 test: lint docs ## Run the linters, build the documentation, then run all tests.
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(KAFKA_TESTS))

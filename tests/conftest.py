@@ -36,7 +36,7 @@ def folder_for_state(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory):
-    """Return a running `tests.kafka_broker.Broker`, which all tests of a worker share: use topics of your own."""
+    """Return a running `tools.kafka_broker.Broker`, which all tests of a worker share: use topics of your own."""
     broker = _new_broker(tmp_path_factory.mktemp("kafka"))
     yield broker.start()
     broker.clean_up()
@@ -58,8 +58,8 @@ def new_kafka(tmp_path_factory):
 
 def _new_broker(folder, settings=None):
     # Most tests need neither the client nor Java.
-    from tests.kafka_broker import Broker  # noqa: PLC0415
-    from tests.kafka_jars import OfflineError, jars  # noqa: PLC0415
+    from tools.kafka_broker import Broker  # noqa: PLC0415
+    from tools.kafka_jars import OfflineError, jars  # noqa: PLC0415
 
     try:
         jars()

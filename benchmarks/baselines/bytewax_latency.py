@@ -76,7 +76,7 @@ class _Sink(DynamicSink):
         return _Answers(self._address)
 
 
-class _Counter(StatefulBatchLogic):
+class Counter(StatefulBatchLogic):
     """How often one key has come."""
 
     def __init__(self, count):
@@ -104,6 +104,6 @@ def flow():
     made = Dataflow("latency")
     lines = op.input("lines", made, _Source(os.environ["BENCH_SOURCE"]))
     messages = op.flat_map_batch("decode", lines, _decode)
-    counts = op.stateful_batch("count", messages, _Counter)
+    counts = op.stateful_batch("count", messages, Counter)
     op.output("answers", op.flat_map_batch("encode", counts, _encode), _Sink(os.environ["BENCH_SINK"]))
     return made

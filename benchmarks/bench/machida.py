@@ -26,11 +26,16 @@ _PATIENCE = 180.0
 class Machida:
     """Runs an application for the time of a `with` block, which begins when it says that it is ready."""
 
-    def __init__(self, app: str, home: Path, out: str, arguments: tuple[str, ...] = (), *, sources: int = 1) -> None:
+    def __init__(
+        self, app: str, home: Path, out: str | None, arguments: tuple[str, ...] = (), *, sources: int = 1
+    ) -> None:
+        """Start it; without `out`, where its messages come from and go to is in its arguments."""
         self.home = home
         self._said = home.with_name(f"{home.name}.out")
         command = [*machida_command(), "--application-module", app, "--resilience-dir", home]
-        command += ["--in", ",".join(["127.0.0.1:0"] * sources), "--out", out, *arguments]
+        if out is not None:
+            command += ["--in", ",".join(["127.0.0.1:0"] * sources), "--out", out]
+        command += arguments
         environment_ = environment()
         self.started_ns = time.monotonic_ns()
         with self._said.open("w") as said:

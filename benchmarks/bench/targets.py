@@ -69,4 +69,15 @@ TARGETS = [
     Target("memory with 20x the input, of 5x", "input 20x / 5x: memory", 1.1, at_most=True),
     Target("start, of a bare Spark session", "start / bare Spark session", 1.5, at_most=True),
     Target("idle, in % of a core", "idle", 2, at_most=True),
+    Target(
+        "topic to topic, exactly once: times the better of Bytewax and Quix Streams",
+        "Kafka, word count: Wallaroo, exactly once / the better of the two",
+        1.5,
+    ),
+    Target(
+        "topic to topic, 1,000/s, at least once: p50, in ms",
+        "Kafka, 1,000/s: Wallaroo, at least once: p50",
+        30,
+        at_most=True,
+    ),
 ]

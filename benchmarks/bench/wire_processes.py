@@ -58,9 +58,13 @@ class Schedule(NamedTuple):
         """Return how often the key of a message has come, this time included."""
         return (self.first + index) // self.keys + 1
 
+    def message(self, index: int) -> bytes:
+        """Return a message."""
+        return b"k%d %d" % (self.key(index), self.due(index))
+
     def wire_form(self, index: int) -> bytes:
-        """Return a message as it is sent."""
-        message = b"k%d %d" % (self.key(index), self.due(index))
+        """Return a message as it is sent over a socket."""
+        message = self.message(index)
         return message + b"\n" if self.as_lines else struct.pack(">I", len(message)) + message
 
 
@@ -70,51 +74,32 @@ def receive(commands: Connection, output: Path | None) -> None:
     with suppress(EOFError, ConnectionError), socket.create_server(("127.0.0.1", 0)) as server:
         commands.send(server.getsockname())
         with Path(output or "/dev/null").open("wb", buffering=0) as file:
-            _Receiving(commands, server, file).run()
+            _FromSockets(commands, server, file).run()
 
 
-class _Receiving:
-    def __init__(self, commands: Connection, server: socket.socket, file: Any) -> None:
+class Receiving:
+    """What has come so far, and the commands about it."""
+
+    def __init__(self, commands: Connection, file: Any) -> None:
         self._commands = commands
-        self._server = server
         self._file = file
-        self._connections: list[socket.socket] = []
-        self._buffer = memoryview(bytearray(_READ_SIZE))
         self._total = 0
         self._arrivals = Arrivals(array.array("q"), array.array("q"))
         self._awaited: int | None = None
 
-    def run(self) -> None:
-        while True:
-            wanted = [self._commands, self._server, *self._connections]
-            for ready in select.select(wanted, [], [])[0]:
-                if ready is self._commands:
-                    if not self._obey(*self._commands.recv()):
-                        return
-                elif ready is self._server:
-                    self._connections.append(self._server.accept()[0])
-                else:
-                    self._read(ready)
-
-    def _read(self, connection: socket.socket) -> None:
-        try:
-            size = connection.recv_into(self._buffer)
-        except ConnectionError:
-            size = 0
-        if not size:
-            self._connections.remove(connection)
-            connection.close()
-            return
+    def arrived(self, content: memoryview | bytes) -> None:
+        """Note what has come just now."""
         now = time.monotonic_ns()
-        self._total += size
+        self._total += len(content)
         self._arrivals.times.append(now)
         self._arrivals.totals.append(self._total)
-        self._file.write(self._buffer[:size])
+        self._file.write(content)
         if self._awaited is not None and self._total >= self._awaited:
             self._awaited = None
             self._commands.send(now)
 
-    def _obey(self, command: str, argument: Any = None) -> bool:
+    def obey(self, command: str, argument: Any = None) -> bool:
+        """Follow a command; return whether to go on."""
         match command:
             case "total":
                 last = self._arrivals.times[-1] if self._total else 0
@@ -132,6 +117,37 @@ class _Receiving:
             case "stop":
                 return False
         return True
+
+
+class _FromSockets(Receiving):
+    def __init__(self, commands: Connection, server: socket.socket, file: Any) -> None:
+        super().__init__(commands, file)
+        self._server = server
+        self._connections: list[socket.socket] = []
+        self._buffer = memoryview(bytearray(_READ_SIZE))
+
+    def run(self) -> None:
+        while True:
+            wanted = [self._commands, self._server, *self._connections]
+            for ready in select.select(wanted, [], [])[0]:
+                if ready is self._commands:
+                    if not self.obey(*self._commands.recv()):
+                        return
+                elif ready is self._server:
+                    self._connections.append(self._server.accept()[0])
+                else:
+                    self._read(ready)
+
+    def _read(self, connection: socket.socket) -> None:
+        try:
+            size = connection.recv_into(self._buffer)
+        except ConnectionError:
+            size = 0
+        if not size:
+            self._connections.remove(connection)
+            connection.close()
+            return
+        self.arrived(self._buffer[:size])
 
 
 def send(commands: Connection) -> None:

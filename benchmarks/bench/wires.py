@@ -15,7 +15,7 @@ from bench.wire_processes import Arrivals, Schedule, receive, send
 _PROCESSES = multiprocessing.get_context("spawn")
 
 
-class _Helper:
+class Helper:
     """A process that does what it is told through a pipe."""
 
     def __init__(self, target: Any, *arguments: Any) -> None:
@@ -50,7 +50,7 @@ class _Helper:
         self._process.kill()
 
 
-class Receiver(_Helper):
+class Receiver(Helper):
     """Takes in all connections, and writes what comes to a file if one is given."""
 
     def __init__(self, output: Path | None = None) -> None:
@@ -94,7 +94,7 @@ class Receiver(_Helper):
         return found
 
 
-class Sender(_Helper):
+class Sender(Helper):
     """Sends to sources."""
 
     def __init__(self) -> None:

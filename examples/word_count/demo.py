@@ -183,26 +183,36 @@ def compare(path, expected):
         raise Failure("\n".join([f"{len(wrong):,} words have a wrong count:", *details]))
 
 
+def starter(children, folder):
+    """Return a function that starts a command, which ends with the others at the latest."""
+
+    def start(name, *arguments, **options):
+        child = Child(
+            name.replace("wallaroo ", ""),
+            [command(name.split()[0]), *arguments],
+            folder=folder,
+            **options,
+        )
+        children.callback(child.clean_up)
+        return child
+
+    return start
+
+
+def lines_of(text):
+    with text.open(encoding="utf-8", newline="\n") as file:
+        return file.read().split("\n")[:-1]
+
+
 def run(program, text, folder, display):
     """Run everything and return the expected counts, the number of messages and the seconds it took."""
-    with text.open(encoding="utf-8", newline="\n") as file:
-        lines = file.read().split("\n")[:-1]
+    lines = lines_of(text)
     expected = count_words(lines)
     total = expected.total()
     received = Received(folder / "counts.txt")
 
     with ExitStack() as children:
-
-        def start(name, *arguments, **options):
-            child = Child(
-                name.replace("wallaroo ", ""),
-                [command(name.split()[0]), *arguments],
-                folder=folder,
-                **options,
-            )
-            children.callback(child.clean_up)
-            return child
-
+        start = starter(children, folder)
         display.step("starting the receiver")
         receiver = start("wallaroo receive", "receive", "127.0.0.1:0", "--output", str(received.path))
         sink = receiver.wait_for(r"^listening on (\S+)$", START_SECONDS)[1]
@@ -307,9 +317,9 @@ def first_lines(text, count, folder):
     return short
 
 
-def main():
+def main(run=run, program=HERE):
     parser = argparse.ArgumentParser(description="Run the word count on a text and check every count.")
-    parser.add_argument("--program", type=Path, default=HERE, help="the folder with another word_count.py")
+    parser.add_argument("--program", type=Path, default=program, help="the folder with another word_count.py")
     parser.add_argument("--lines", type=int, help="use only so many lines of the text")
     arguments = parser.parse_args()
 

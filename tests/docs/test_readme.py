@@ -15,9 +15,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tools.free_port import free_port
 
 from ..examples.readme import blocks  # noqa: TID252 - tests are not installed
-from ..ports import free_port  # noqa: TID252 - tests are not installed
 from ..system.harness import PATIENCE, READY, Process  # noqa: TID252
 
 ROOT = Path(__file__).parents[2]

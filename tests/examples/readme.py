@@ -13,7 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from ..ports import free_port  # noqa: TID252 - tests are not installed
+from tools.free_port import free_port
+
 from ..processes import PATIENCE, Process  # noqa: TID252
 
 READY = "Application has successfully initialized."

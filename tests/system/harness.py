@@ -18,12 +18,12 @@ from collections import defaultdict
 from pathlib import Path
 
 import psutil
+from tools.free_port import free_port
 
 from wallaroo.engine.directory.home import Home
 from wallaroo.ingress.block_sequence import Segment, segment_firsts
 from wallaroo.ingress.lanes import Lane
 
-from ..ports import free_port  # noqa: TID252 - tests are not installed
 from ..processes import LEFT_SECONDS, PATIENCE, Process, is_alive  # noqa: TID252
 
 READY = "Application has successfully initialized."

@@ -24,7 +24,7 @@ from .schedule import OUTSIDE, Fault, Moment, Schedule, Strike
 from .traffic import Traffic
 
 if TYPE_CHECKING:
-    from tests.kafka_broker import Broker
+    from tools.kafka_broker import Broker
 
 _ROOM_FOR_THE_LAST_LINES = 1 << 20
 

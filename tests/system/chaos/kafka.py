@@ -30,7 +30,7 @@ from .outside import Connection, Frozen, Later, Outside
 from .schedule import PIPELINE, Fault, Strike
 
 if TYPE_CHECKING:
-    from tests.kafka_broker import Broker
+    from tools.kafka_broker import Broker
 
 _IN, _OUT = "in", "out"
 _LANES = 4

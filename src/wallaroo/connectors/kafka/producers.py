@@ -30,6 +30,7 @@ _NUMBER_PARTITION = 0
 """The partition as whose offset the number of a block is kept: every topic has it."""
 _MOST_SOCKET_MS = 10_000
 _TRANSACTION_MS = 60_000
+_LINGER_MS = 20
 NO_ANSWER = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001 - so named.
 """The errors of calls that may succeed when they are made again."""
 
@@ -346,6 +347,8 @@ def _settings_of_producer(settings: Mapping[str, Any], max_message_size: int) ->
         "retry.backoff.max.ms": 100,
         # Some calls end only then, whatever their own timeout.
         "socket.timeout.ms": min(_MOST_SOCKET_MS, transaction_ms),
+        # Blocks are written until they are flushed, which does not wait for this; it only makes the batches larger.
+        "linger.ms": _LINGER_MS,
         # A topic refuses batches that are larger than its largest message.
         "batch.size": max_message_size,
         **settings,

@@ -38,11 +38,13 @@ _SETTINGS = {
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
     "isolation.level": "read_committed",
-    # Otherwise the client pauses for a second when it has fetched enough.
-    "fetch.queue.backoff.ms": 5,
+    # A consumer that has something does not ask for more. Otherwise each would fetch every message by itself as it
+    # arrives: at a thousand a second, the consumers of all workers and partitions together kept a broker busy.
+    "queued.min.messages": 1,
+    # How often it looks whether what it has was taken, which costs a little of the processor even when nothing comes.
+    "fetch.queue.backoff.ms": 2,
     # A consumer that moves to another partition first waits for its last request.
     "fetch.wait.max.ms": 100,
-    "queued.min.messages": 20_000,
     "queued.max.messages.kbytes": 8 << 10,
 }
 

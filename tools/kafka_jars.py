@@ -9,6 +9,7 @@ import struct
 import subprocess
 import tempfile
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,7 +22,7 @@ VERSION = "4.3.1"
 _PATIENCE = 400
 _MODULE = f"""\
 <ivy-module version="2.0">
-  <info organisation="tests" module="kafka-broker"/>
+  <info organisation="tools" module="kafka-broker"/>
   <configurations><conf name="default"/></configurations>
   <dependencies>
     <dependency org="org.apache.kafka" name="kafka_2.13" rev="{VERSION}" conf="default->default"/>
@@ -35,19 +36,19 @@ class OfflineError(Exception):
     """The jars are not here, and cannot be fetched."""
 
 
-def cache_folder():
+def cache_folder() -> Path:
     """Return a folder that stays from run to run: the one that applications use, or else one of the project."""
     folder = usable_cache(lambda _text: None) or Path(__file__).parents[1] / "build" / "cache"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def java():
+def java() -> Path:
     """Return the Java that applications use on this machine."""
     return Path(java_home(cache_folder()), "bin", "java")
 
 
-def jars():
+def jars() -> Path:
     """Return the folder of the jars; the first call on a machine fetches 45 MB, which takes about a minute.
 
     Raises:
@@ -65,7 +66,7 @@ def jars():
     return there
 
 
-def _fetch(folder):
+def _fetch(folder: Path) -> None:
     """Put the jars into `folder/jars`."""
     (folder / "ivy.xml").write_text(_MODULE)
     store = folder / "trust.jks"
@@ -76,7 +77,7 @@ def _fetch(folder):
     command += ["-warn", "-cache", folder / "ivy", "-ivy", folder / "ivy.xml", "-confs", "default"]
     command += ["-retrieve", folder / "jars/[artifact]-[revision].[ext]"]
     try:
-        ran = subprocess.run(
+        ran = subprocess.run(  # noqa: S603 - the Ivy that PySpark brings.
             command,
             check=False,
             cwd=folder,
@@ -93,7 +94,7 @@ def _fetch(folder):
         raise OfflineError(ran.stdout.strip()[-2000:])
 
 
-def _proxies():
+def _proxies() -> Iterator[str]:
     """Have Java go through the proxy that Python would use."""
     for scheme, url in urllib.request.getproxies().items():
         where = urlsplit(url)
@@ -102,7 +103,7 @@ def _proxies():
             yield f"-D{scheme}.proxyPort={where.port or 80}"
 
 
-def _trusted_certificates():
+def _trusted_certificates() -> list[bytes]:
     """Return the certificates (DER) that Python trusts: a Java that came as a package does not know the machine's."""
     context = ssl.create_default_context()
     folder = Path(ssl.get_default_verify_paths().capath or "/nowhere")
@@ -113,16 +114,16 @@ def _trusted_certificates():
     return context.get_ca_certs(binary_form=True)
 
 
-def _write_trust_store(path, certificates):
+def _write_trust_store(path: Path, certificates: list[bytes]) -> None:
     """Write a Java trust store, of the format that needs no cryptography."""
     body = struct.pack(">III", 0xFEEDFEED, 2, len(certificates))
     for number, der in enumerate(certificates):
         body += struct.pack(">I", 2) + _text(f"ca{number}") + struct.pack(">q", 0) + _text("X.509")
         body += struct.pack(">I", len(der)) + der
     # The password that is used for stores of public things, and the words that the format asks for.
-    digest = hashlib.sha1("changeit".encode("utf-16-be") + b"Mighty Aphrodite" + body).digest()
+    digest = hashlib.sha1("changeit".encode("utf-16-be") + b"Mighty Aphrodite" + body).digest()  # noqa: S324 - the format asks for it.
     path.write_bytes(body + digest)
 
 
-def _text(text):
+def _text(text: str) -> bytes:
     return struct.pack(">H", len(text)) + text.encode()

@@ -1,4 +1,4 @@
-"""A Kafka broker of one node for tests and benchmarks, real and on loopback: only Python is needed on the machine.
+"""A Kafka broker of one node, real and on loopback, for tests, the demo and the benchmarks; only Python is needed.
 
 broker = Broker(folder).start()
 topic = broker.create_topic("words", partitions=3)
@@ -16,8 +16,10 @@ import signal
 import subprocess
 import time
 import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Self
 
 import psutil
 from confluent_kafka import (
@@ -26,15 +28,18 @@ from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
+    Message,
     Producer,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-from tests.kafka_jars import jars, java
-from tests.ports import free_port
-from tests.processes import PATIENCE
+from tools.free_port import free_port
+from tools.kafka_jars import jars, java
 
 from wallaroo import guarded_process
+
+PATIENCE = 240
+"""How long anything may take on a machine that is busy with other things."""
 
 _FLAGS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 _SETTINGS = {
@@ -75,17 +80,17 @@ _GIVEN_UP = b"because its session has timed out"
 class Broker:
     """A broker with its data in a folder; `settings` are added to those of its properties file."""
 
-    def __init__(self, folder, settings=None):
-        self._folder = Path(folder)
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        self._folder = folder
         self._folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self._controller = free_port()
         self._numbers = itertools.count(1)
-        self._process = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._has_crashed = False
-        self.pid = None
+        self.pid: int | None = None
         at = f"PLAINTEXT://{self.address}"
-        self._settings = {
+        self._settings: dict[str, object] = {
             **_SETTINGS,
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller}",
             "listeners": f"{at},CONTROLLER://127.0.0.1:{self._controller}",
@@ -97,21 +102,21 @@ class Broker:
         self._run("kafka.tools.StorageTool", "format", f"--cluster-id={_new_id()}", "-c", self._properties)
 
     @property
-    def address(self):
+    def address(self) -> str:
         """Return `host:port`, as a command line or librdkafka has it."""
         return f"127.0.0.1:{self.port}"
 
     @property
-    def brokers(self):
+    def brokers(self) -> list[tuple[str, str]]:
         """Return the list that the configs of Wallaroo have."""
         return [("127.0.0.1", str(self.port))]
 
     @property
-    def log(self):
+    def log(self) -> str:
         """Return what the broker has written so far."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
-    def start(self):
+    def start(self) -> Self:
         """Start it, also again after `stop` or `kill`; returns when it answers a request for metadata."""
         assert self._process is None, "the broker is running"
         if self._has_crashed:
@@ -128,33 +133,33 @@ class Broker:
         self.pid = child.pid
         return self
 
-    def stop(self):
+    def stop(self) -> None:
         """End it in good order (SIGTERM)."""
         self._end(signal.SIGTERM)
 
-    def kill(self):
+    def kill(self) -> None:
         """End it as a crash would (SIGKILL)."""
         self._has_crashed = True
         self._end(signal.SIGKILL)
 
-    def clean_up(self):
+    def clean_up(self) -> None:
         """End it, if it runs; its data stay in the folder."""
         if self._process is not None:
             guarded_process.end(self._process)
             self._process = self.pid = None
 
-    def client(self, **settings):
+    def client(self, **settings: Any) -> dict[str, Any]:
         """Return the settings for a client of librdkafka; `a_b` stands for `a.b`."""
         given = {name.replace("_", "."): value for name, value in settings.items()}
         # It would tell each attempt to reach a broker that a test has stopped.
         return {"bootstrap.servers": self.address, "log_level": 0, "reconnect.backoff.max.ms": 200, **given}
 
     @cached_property
-    def admin(self):
+    def admin(self) -> AdminClient:
         """The client for everything that is not about messages; what it has been asked for ends with it."""
         return AdminClient(self.client())
 
-    def create_topic(self, name=None, partitions=1, **config):
+    def create_topic(self, name: str | None = None, partitions: int = 1, **config: Any) -> str:
         """Create a topic, with a name of its own if none is given, and return its name; `a_b` stands for `a.b`."""
         name = name or f"topic-{os.getpid()}-{next(self._numbers)}"
         config = {key.replace("_", "."): str(value) for key, value in config.items()}
@@ -162,27 +167,27 @@ class Broker:
         self._wait_until_leaders(name, partitions)
         return name
 
-    def delete_topic(self, name):
+    def delete_topic(self, name: str) -> None:
         """Delete a topic with all its messages."""
         self._wait_for(self.admin.delete_topics([name]))
 
-    def add_partitions(self, topic, total):
+    def add_partitions(self, topic: str, total: int) -> None:
         """Have a topic have `total` partitions."""
         self._wait_for(self.admin.create_partitions([NewPartitions(topic, total)]))
         self._wait_until_leaders(topic, total)
 
-    def delete_before(self, topic, offsets):
+    def delete_before(self, topic: str, offsets: Mapping[int, int]) -> None:
         """Remove the oldest messages, as retention does: `offsets` are the first to stay, by partition."""
         self._wait_for(
             self.admin.delete_records([TopicPartition(topic, number, offset) for number, offset in offsets.items()])
         )
 
-    def produce(self, topic, messages, **settings):
+    def produce(self, topic: str, messages: Iterable[bytes | dict[str, Any]], **settings: Any) -> None:
         """Send messages in order, and wait until the broker has them all.
 
         Each is a value, or a dictionary of what `Producer.produce` takes: value, key, partition, timestamp, headers.
         """
-        failed = []
+        failed: list[KafkaError] = []
         producer = Producer(self.client(**{"linger.ms": 5, "enable.idempotence": True, **settings}))
         for message in messages:
             given = dict(message) if isinstance(message, dict) else {"value": message}
@@ -196,7 +201,9 @@ class Broker:
         assert producer.flush(PATIENCE) == 0, "the broker does not take the messages"
         assert not failed, failed[0]
 
-    def consume(self, topic, count=None, *, committed=True, start=OFFSET_BEGINNING):
+    def consume(
+        self, topic: str, count: int | None = None, *, committed: bool = True, start: int = OFFSET_BEGINNING
+    ) -> list[Message]:
         """Return the first `count` messages of a topic, waiting for them; without a number, those that are there.
 
         They are in order for each partition. `committed` leaves out what is in a transaction that is aborted, or still
@@ -219,7 +226,7 @@ class Broker:
         finally:
             consumer.close()
 
-    def ends(self, topic):
+    def ends(self, topic: str) -> dict[int, int]:
         """Return the offset after the last message, by partition."""
         consumer = Consumer(self.client(group_id="ends"))
         try:
@@ -228,21 +235,21 @@ class Broker:
         finally:
             consumer.close()
 
-    def committed(self, group):
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
         """Return the offsets that a group has committed, by topic and partition, as tools that show the lag do."""
         asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
         found = asked[group].result(PATIENCE).topic_partitions
         return {(each.topic, each.partition): each.offset for each in found}
 
     @property
-    def _properties(self):
+    def _properties(self) -> Path:
         return self._folder / "server.properties"
 
     @property
-    def _log(self):
+    def _log(self) -> Path:
         return self._folder / "broker.log"
 
-    def _give_up(self):
+    def _give_up(self) -> None:
         """Have the controller, without the broker, find out that the broker has crashed.
 
         In a cluster, a broker that comes back finds that others have given it up. Where it is alone, it would first
@@ -266,6 +273,7 @@ class Broker:
         )
         given_up = False
         with process, self._log.open("ab") as log:
+            assert process.stdout is not None
             for line in process.stdout:
                 log.write(line)
                 if _GIVEN_UP in line:
@@ -276,30 +284,33 @@ class Broker:
         assert given_up, f"the controller has ended:\n{self.log}"
         self._has_crashed = False
 
-    def _command(self, *arguments, logging=""):
+    def _command(self, *arguments: object, logging: str = "") -> list[str]:
         flags = [*_FLAGS, *([f"-Dorg.slf4j.simpleLogger.log.{logging}"] if logging else [])]
         return [str(part) for part in (java(), *flags, "-cp", f"{jars()}/*", *arguments)]
 
-    def _run(self, *arguments):
-        ran = subprocess.run(self._command(*arguments), check=False, capture_output=True, text=True, timeout=PATIENCE)
+    def _run(self, *arguments: object) -> None:
+        command = self._command(*arguments)
+        ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE)  # noqa: S603 - the broker's own tool.
         assert ran.returncode == 0, ran.stdout + ran.stderr
 
-    def _end(self, number):
+    def _end(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        assert self.pid is not None
         os.kill(self.pid, number)
         self._process.wait(PATIENCE)
         self.clean_up()
 
-    def _answers(self):
+    def _answers(self) -> bool:
         try:
             return bool(self.admin.list_topics(timeout=1).brokers)
         except KafkaException:
             return False
 
-    def _wait_for(self, futures):
+    def _wait_for(self, futures: Mapping[Any, Any]) -> None:
         for future in futures.values():
             future.result(PATIENCE)
 
-    def _wait_until_leaders(self, topic, partitions):
+    def _wait_until_leaders(self, topic: str, partitions: int) -> None:
         """Wait until all partitions can be used: a topic is created before each has a leader."""
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -310,7 +321,7 @@ class Broker:
             time.sleep(0.01)
 
 
-def _consumed(consumer, count, partitions):
+def _consumed(consumer: Consumer, count: int | None, partitions: set[int]) -> Iterator[Message]:
     """Yield messages until there are `count`; without one, until each of the partitions has come to its end."""
     deadline = time.monotonic() + PATIENCE
     found = 0
@@ -322,15 +333,15 @@ def _consumed(consumer, count, partitions):
                 yield message
                 if found == count:
                     return
-            elif message.error().code() == KafkaError._PARTITION_EOF:
+            elif message.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name.
                 partitions.discard(message.partition())
             else:
                 raise KafkaException(message.error())
 
 
-def _write_properties(path, settings):
+def _write_properties(path: Path, settings: Mapping[str, object]) -> None:
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
 
-def _new_id():
+def _new_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

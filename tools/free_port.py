@@ -1,4 +1,4 @@
-"""Ports for those who have to name one before somebody listens at it."""
+"""A port for those who have to name one before somebody listens at it."""
 
 import random
 import socket
@@ -7,7 +7,7 @@ from pathlib import Path
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
-def free_port():
+def free_port() -> int:
     """Return a port that nobody uses.
 
     The system gives those of a certain range to whoever connects to something, also to one that was free a moment ago:
