@@ -7,23 +7,27 @@ import sys
 
 import pytest
 
+# Python runs handlers between its instructions, so a wait without an end might not notice a signal just before it.
 HANGS = """
-import threading
+import time
 from wallaroo.cli.logs import Log
 from wallaroo.cli.machida import _stop_on_signals
 stop = _stop_on_signals(Log(as_json=JSON))
 stop.ready = READY
 try:
     print("runs", flush=True)
-    stop.requested.wait()
+    while not stop.requested.wait(0.01):
+        pass
 except KeyboardInterrupt:
     pass
 print("stops", flush=True)
 try:
-    threading.Event().wait()
+    while True:
+        time.sleep(0.01)
 finally:
     print("cleans up", flush=True)
-    threading.Event().wait()
+    while True:
+        time.sleep(0.01)
 """
 
 

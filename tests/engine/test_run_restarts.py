@@ -91,6 +91,7 @@ class ToDriver(TaskChannel):
 
     def __init__(self, life, level, partition):
         self._take = partial(life.run.collector._take, _Task(life.name, level, partition, connection=None, note=""))
+        self._unasked = 0
         self._note = lambda kind, block: life.run.handed_in.append((kind, block, (level, partition)))
         heads = life.run.commits.heads.items()
         self.welcome = Welcome(
