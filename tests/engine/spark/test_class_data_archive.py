@@ -2,6 +2,8 @@
 
 import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,23 @@ def test_the_first_run_writes_what_later_runs_use(java, tmp_path):
     used = option(ClassDataArchive(str(java), "spark", "4.3.0", cache).java_options(), "SharedArchiveFile")
     assert [str(path) for path in cache.iterdir()] == [used]
     assert cache.joinpath(used).read_text() == "classes"
+
+
+def test_while_one_run_is_going_to_write_it_others_do_not(java, tmp_path):
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        archive = ClassDataArchive(str(java), "spark", "4.3.0", tmp_path / "cache")
+        written = Path(option(archive.java_options(), "ArchiveClassesAtExit"))
+        writer = written.with_suffix(".writer")
+        writer.write_text(str(other.pid))
+        assert archive.java_options() == ""
+        archive.keep()
+        assert writer.exists()
+        os.utime(writer, (1, 1))
+        assert option(archive.java_options(), "ArchiveClassesAtExit")
+        writer.write_text(str(other.pid))
+        other.communicate()
+    # The other has ended without writing it.
+    assert option(archive.java_options(), "ArchiveClassesAtExit")
 
 
 def test_a_jvm_that_wrote_nothing_leaves_nothing(java, tmp_path):
