@@ -5,22 +5,24 @@ import pytest
 from .conductor import perform
 from .schedule import OF_KAFKA, Fault, Moment, make_schedule
 
-SEEDS = [1285, 2906, 2777]
+SEEDS = {1285: 5, 2906: 5, 52: 3}
+"""By seed, how many faults there are."""
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_the_guarantees_promise_holds_whatever_strikes(seed, tmp_path):
-    result = perform(make_schedule(seed, kafka=False), tmp_path)
+    result = perform(make_schedule(seed, SEEDS[seed], kafka=False), tmp_path)
     print(result)
-    assert not result.verdict.violations, f"run it again with `make chaos KAFKA=0 SEED={seed}`: {result}"
+    assert not result.verdict.violations, result
     # A process that is not there yet, or any more, cannot be hit; in traffic all of them are there.
     assert {strike.moment for strike in result.missed} <= {Moment.NEXT, Moment.RECOVERY}, result.missed
 
 
 def test_every_kind_of_fault_and_every_kind_of_moment_occurs():
-    struck = set().union(*(make_schedule(seed, kafka=False).kinds for seed in SEEDS))
-    assert struck == {*map(str, Fault), *map(str, Moment)} - set(map(str, OF_KAFKA))
+    struck = set().union(*(make_schedule(seed, strikes, kafka=False).kinds for seed, strikes in SEEDS.items()))
+    # Those of a cluster are in `test_cluster`.
+    assert struck == {*map(str, Fault), *map(str, Moment)} - {*map(str, OF_KAFKA), str(Fault.KILL_EXECUTOR)}
 
 
 def test_a_seed_makes_the_same_schedule_each_time():
