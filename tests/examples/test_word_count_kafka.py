@@ -54,6 +54,7 @@ def test_without_the_jars_and_a_network_the_demo_says_so_in_a_sentence(monkeypat
         def step(self, text):
             pass
 
+    monkeypatch.setattr(sys, "path", [*sys.path])  # A demo finds what it imports by changing it.
     demo = load(FOLDER / "demo.py", "kafka_demo")
     monkeypatch.setattr("tools.kafka_jars.jars", offline)
     with pytest.raises(demo.Failure) as raised:
