@@ -236,9 +236,21 @@ class Broker:
             consumer.close()
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
-        """Return the offsets that a group has committed, by topic and partition, as tools that show the lag do."""
-        asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-        found = asked[group].result(PATIENCE).topic_partitions
+        """Return the offsets that a group has committed, by topic and partition, as tools that show the lag do.
+
+        Waits for transactions that are about to change them: the brokers complete these after their commit is answered.
+        """
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], require_stable=True)
+            try:
+                found = asked[group].result(PATIENCE).topic_partitions
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNSTABLE_OFFSET_COMMIT or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+            else:
+                break
         return {(each.topic, each.partition): each.offset for each in found}
 
     @property

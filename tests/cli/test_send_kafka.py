@@ -1,5 +1,7 @@
 """`wallaroo send` to a topic at a real broker."""
 
+import re
+
 import pytest
 
 PATIENCE = 120
@@ -90,7 +92,8 @@ def test_a_broker_that_stops_confirming_is_given_up_on(wallaroo, new_kafka):
     broker.kill()
     process.stdin.write(b"second\n")
     report = finished(process, 8)
-    assert "the brokers have confirmed nothing for 2 s; 1 of 2 messages are confirmed" in report
+    # The first can be read before the sender has its confirmation.
+    assert re.search("the brokers have confirmed nothing for 2 s; [01] of 2 messages are confirmed", report), report
 
 
 def test_there_is_no_such_topic(wallaroo, kafka):
