@@ -20,7 +20,7 @@ from bench.places import BUILD, RESULTS, machine
 from bench.report import show
 from bench.setting import Setting
 
-PARTS = ("throughput", "sockets", "latency", "epochs", "recovery", "growth", "startup", "kafka")
+PARTS = ("throughput", "sockets", "latency", "epochs", "recovery", "growth", "startup", "kafka", "extensions")
 
 
 @click.command()

@@ -58,8 +58,9 @@ def running_broker() -> Iterator[Any]:
     """Run a broker for the time of a `with` block."""
     sys.path[:0] = [str(SOURCES), str(SOURCES.parent)]
     # They need the paths above.
+    from tools.ivy import OfflineError  # noqa: PLC0415
     from tools.kafka_broker import Broker  # noqa: PLC0415
-    from tools.kafka_jars import OfflineError, jars  # noqa: PLC0415
+    from tools.kafka_jars import jars  # noqa: PLC0415
 
     try:
         jars()

@@ -80,4 +80,5 @@ TARGETS = [
         30,
         at_most=True,
     ),
+    Target("between scripts: times plain TCP", "between scripts / plain TCP", 0.7),
 ]

@@ -31,6 +31,8 @@ class Workload:
     """Makes the input of each pipeline; `main` has so many events altogether."""
     arguments: tuple[str, ...] = ()
     events_in_a_message: int = 1
+    times: int = 1
+    """How many times the usual number of events it takes until a run lasts some seconds."""
     has_keys: bool = True
     """Whether outputs begin with a key, and are in order for each key; otherwise they are in order altogether."""
 
@@ -96,7 +98,7 @@ WORKLOADS = [
     Workload("words-27", "word count, 27 keys", "word_count", _words(1_000), (), WORDS_A_LINE),
     Workload("words-5k", "word count, 5,000 keys", "word_count", _words(5_000), ("--by-word",), WORDS_A_LINE),
     Workload("words-200k", "word count, 200,000 keys", "word_count", _words(200_000), ("--by-word",), WORDS_A_LINE),
-    Workload("celsius", "stateless conversion", "celsius", _temperatures, has_keys=False),
+    Workload("celsius", "stateless conversion", "celsius", _temperatures, times=3, has_keys=False),
     Workload("market", "market spread, two pipelines", "market_spread", _market),
 ]
 

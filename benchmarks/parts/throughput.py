@@ -49,7 +49,8 @@ class _Comparison:
 
     def run(self) -> None:
         with self._setting.doing(f"{self._workload.title}: making the input ..."):
-            given = input_of(self._workload, self._setting.number_of_events(1_000_000, 4_000_000))
+            events = self._setting.number_of_events(1_000_000, 8_000_000) * self._workload.times
+            given = input_of(self._workload, events)
         runners: dict[str, Callable[[Input, Path], float]] = {
             baseline.name: lambda given, folder, baseline=baseline: self._baseline(baseline, given, folder)
             for baseline in self._baselines
