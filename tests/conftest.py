@@ -4,7 +4,8 @@ State goes to a folder of the tests' own, never to the home folder of whoever ru
 
 Whole processes come first, so that at the end no worker of the test runner waits for another's long tests.
 
-Tests with Kafka use a real broker. Without its jars, and without a way to get them, they are skipped, but not in CI.
+Tests with Kafka or Redis use real servers. Without these, and without a way to get them, they are skipped, but not in
+CI.
 """
 
 import os
@@ -59,14 +60,32 @@ def new_kafka(tmp_path_factory):
 def _new_broker(folder, settings=None):
     # Most tests need neither the client nor Java.
     from tools.kafka_broker import Broker  # noqa: PLC0415
-    from tools.kafka_jars import OfflineError, jars  # noqa: PLC0415
+    from tools.kafka_jars import jars  # noqa: PLC0415
+
+    _need(jars, "The jars of a Kafka broker are")
+    return Broker(folder, settings)
+
+
+@pytest.fixture
+def redis(tmp_path_factory):
+    """Return a running `tools.redis_server.Server`, which a test may kill and start again."""
+    from tools.redis_server import Server, binary  # noqa: PLC0415
+
+    _need(binary, "The program of a Redis server is")
+    server = Server(tmp_path_factory.mktemp("redis"))
+    yield server.start()
+    server.clean_up()
+
+
+def _need(fetch, what):
+    """Fetch what a server needs; skip the test where that is not possible."""
+    from tools.ivy import OfflineError  # noqa: PLC0415
 
     try:
-        jars()
+        fetch()
     except OfflineError as error:
-        why = f"The jars of a Kafka broker are not in the cache folder, and cannot be downloaded: {error}"
+        why = f"{what} not in the cache folder, and cannot be downloaded: {error}"
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
-    return Broker(folder, settings)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import wallaroo
 
 PACKAGE = Path(wallaroo.__file__).parent
 BORN_IN_A_BASE = {
+    "connect/http_server.py": {"_Handler": {"close_connection"}},
     "connectors/kafka/producers.py": {"TransactionalProducer": {"_client"}},
     "engine/spark/gateway.py": {
         # Of py4j's classes, whose methods these replace.

@@ -15,6 +15,7 @@ MAY_IMPORT = {
     "connectors": {"core"},
     "topology": {"connectors", "core"},
     "api": {"topology", "connectors", "core"},
+    "experimental": {"api", "topology", "connectors", "core"},
     "program": {"topology", "core"},
     "ingress": {"program", "topology", "connectors", "core"},
     "engine.transport": _BELOW_ENGINE,
@@ -27,11 +28,12 @@ MAY_IMPORT = {
 MAY_IMPORT["engine"] = {"engine.spark", "engine.stages", "engine.delivery", "engine.directory", "engine.transport"}
 MAY_IMPORT["engine"] |= _BELOW_ENGINE
 MAY_IMPORT["cli"] = {"engine", "testing", *MAY_IMPORT["engine"]}
-WITH_TRANSPORT = {"failure_kinds", "loop_codegen", "metrics", "plan", "state_heads"}
+MAY_IMPORT["connect"] = {"cli", "experimental", *MAY_IMPORT["cli"]}
+WITH_TRANSPORT = {"failure_kinds", "loop_codegen", "metrics", "plan", "state_manifest"}
 """The modules of `engine` itself that its packages rest on, together with `transport`; the others use the packages."""
-FACADE = {"wallaroo", "wallaroo.engine", "wallaroo.testing"}
+FACADE = {"wallaroo", "wallaroo.engine", "wallaroo.testing", "wallaroo.experimental"}
 """What users import, and what puts its own package together: they may import anything."""
-SOURCE_HALF = re.compile(r"wallaroo\.connectors\.(\w+\.(source|source_connection|intake)|base|pulled)$")
+SOURCE_HALF = re.compile(r"wallaroo\.connectors\.(\w+\.(source|source_connection)|base|pulled)$")
 """The half of a connector that runs in the ingress uses what the ingress has; `base` names its types."""
 
 

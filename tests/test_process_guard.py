@@ -11,7 +11,7 @@ import uuid
 import psutil
 import pytest
 
-from wallaroo import guarded_process, process_guard
+from wallaroo import process_guard
 
 MARK = "WALLAROO_TEST_MARK"
 PATIENCE = 60
@@ -167,11 +167,11 @@ def test_without_proc_the_commands_group_is_ended(marked):
 
 @pytest.mark.timeout(PATIENCE)
 def test_a_guard_that_was_stopped_ends_what_it_has_to(marked, monkeypatch):
-    monkeypatch.setattr(guarded_process, "_TIMEOUT_SECONDS", 10 * PATIENCE)
-    asked = guarded_process.start(["sh", "-c", "sleep 600 & echo up; wait"], None, env=marked, stdout=subprocess.PIPE)
+    monkeypatch.setattr(process_guard, "_END_SECONDS", 10 * PATIENCE)
+    asked = process_guard.start(["sh", "-c", "sleep 600 & echo up; wait"], None, env=marked, stdout=subprocess.PIPE)
     assert asked.stdout.readline() == b"up\n"
     asked.send_signal(signal.SIGSTOP)
-    guarded_process.end(asked)
+    process_guard.end(asked)
     assert alive(marked) == []
     asked.stdout.close()
 

@@ -34,9 +34,10 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tools.free_port import free_port
-from tools.kafka_jars import jars, java
+from tools.ivy import java
+from tools.kafka_jars import jars
 
-from wallaroo import guarded_process
+from wallaroo import process_guard
 
 PATIENCE = 240
 """How long anything may take on a machine that is busy with other things."""
@@ -122,7 +123,7 @@ class Broker:
         if self._has_crashed:
             self._give_up()
         with self._log.open("ab") as log:
-            self._process = guarded_process.start(
+            self._process = process_guard.start(
                 self._command("kafka.Kafka", self._properties), None, env=dict(os.environ), stdout=log, stderr=log
             )
         deadline = time.monotonic() + PATIENCE
@@ -145,7 +146,7 @@ class Broker:
     def clean_up(self) -> None:
         """End it, if it runs; its data stay in the folder."""
         if self._process is not None:
-            guarded_process.end(self._process)
+            process_guard.end(self._process)
             self._process = self.pid = None
 
     def client(self, **settings: Any) -> dict[str, Any]:
@@ -274,7 +275,7 @@ class Broker:
         settings["listeners"] = f"CONTROLLER://127.0.0.1:{self._controller}"
         properties = self._folder / "controller.properties"
         _write_properties(properties, settings)
-        process = guarded_process.start(
+        process = process_guard.start(
             self._command(
                 "kafka.Kafka", properties, logging="org.apache.kafka.controller.ReplicationControlManager=info"
             ),

@@ -34,7 +34,8 @@ PARTITIONS = 4
 def start_broker(folder, display):
     """Start a broker, with the jars that it is made of."""
     from tools.kafka_broker import Broker
-    from tools.kafka_jars import OfflineError, jars
+    from tools.ivy import OfflineError
+    from tools.kafka_jars import jars
 
     display.step("looking for the broker's jars (the first time, 45 MB are downloaded)")
     try:

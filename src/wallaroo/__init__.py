@@ -39,6 +39,7 @@ from wallaroo.api.computations import (
     state_computation,
     state_computation_multi,
 )
+from wallaroo.api.connectors import SinkConnectorConfig, SourceConnectorConfig, sink_connector, source_connector
 from wallaroo.api.decorated import class_of_decorated
 from wallaroo.api.durations import hours, microseconds, milliseconds, minutes, nanoseconds, seconds
 from wallaroo.api.kafka_args import (
@@ -52,7 +53,7 @@ from wallaroo.api.kafka_args import (
 from wallaroo.api.partitions import key_extractor, partition
 from wallaroo.api.pipelines import Pipeline, build_application, source
 from wallaroo.api.serialization import deserialize, serialize
-from wallaroo.api.upcoming import Aggregation, count_windows, range_windows, sink_connector, source_connector
+from wallaroo.api.upcoming import Aggregation, count_windows, range_windows
 from wallaroo.class_changes import renamed, state_upgrade
 from wallaroo.connectors.generator.config import GenSourceConfig
 from wallaroo.connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
@@ -110,7 +111,9 @@ __all__ = [
     "Partition",
     "Pipeline",
     "SinkConfig",
+    "SinkConnectorConfig",
     "SourceConfig",
+    "SourceConnectorConfig",
     "StateBuilder",
     "StateComputation",
     "StateComputationMulti",

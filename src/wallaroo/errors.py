@@ -4,6 +4,7 @@ import traceback
 from pathlib import Path
 
 from wallaroo import python2_hints
+from wallaroo.inlined_lines import users_frames
 
 _OUR_OWN_CODE = str(Path(__file__).parent)
 
@@ -60,7 +61,7 @@ def users_traceback(error: BaseException) -> str:
     """
     frames = [
         frame
-        for frame in traceback.extract_tb(error.__traceback__)
+        for frame in users_frames(error)
         if not frame.filename.startswith((_OUR_OWN_CODE, "<wallaroo", "<frozen importlib"))
         and Path(frame.filename).parent.name != "importlib"
     ]

@@ -1,15 +1,15 @@
 """Processes that do not outlive the one that started them, whenever and however that one ends.
 
-As a program (`python -I -S process_guard.py COMMAND ...`) it runs a command, which may start other processes. When its
-standard input is closed, because the process at the other end is gone, or when the command has ended, all of them are
-killed. The guard exits after the last of them, and keeps inherited file descriptors open, so a lock among them is held
-as long as any process of the command runs. The command does not inherit them: a process that cannot be killed, because
-it has changed its user, holds no lock.
+`start` runs a command below a *guard*, which is this module as a program: `python -I -S process_guard.py COMMAND ...`.
+The command may start other processes. When the guard's standard input is closed, because the process at the other end
+is gone, or when the command has ended, all of them are killed. The guard exits after the last of them, and keeps
+inherited file descriptors open, so a lock among them is held as long as any process of the command runs. The command
+does not inherit them: a process that cannot be killed, because it has changed its user, holds no lock.
 
 On Linux all descendants are found: orphans are re-parented to the guard, which is a subreaper. Elsewhere, or without
 `/proc`, only the command's process group is killed, and other descendants have to notice that by themselves.
 
-It imports only the standard library and runs without site packages, so it starts quickly.
+The guard imports little, and runs without site packages, so it starts quickly.
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ import time
 from collections import defaultdict
 from contextlib import suppress
 
+TYPE_CHECKING = False  # As in `typing`, which takes a while to import.
+if TYPE_CHECKING:
+    import subprocess
+    from typing import IO, Any
+
 _LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
 _PARENT_GONE = signal.SIGUSR1
@@ -32,7 +37,51 @@ _STDIN = 0
 _STDERR = 2
 _POLL_SECONDS = 0.005
 _NOT_EXECUTED = 127
+_END_SECONDS = 10.0
 _ENDED = (b"Z", b"X")
+
+
+def start(
+    command: list[str],
+    lock: int | None,
+    *,
+    env: dict[str, str],
+    stdout: int | IO[Any],
+    stderr: int | IO[Any] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a command below a guard, in its own session.
+
+    `lock`, a file descriptor, stays open until all its processes have ended. The standard input is passed on to the
+    command. The exit status is that of the command.
+    """
+    import subprocess  # noqa: PLC0415 - the guard itself starts faster without it
+
+    return subprocess.Popen(  # noqa: S603 - our own programs, and settings of the user's
+        [sys.executable, "-I", "-S", __file__, *command],
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        stderr=stderr,
+        env=env,
+        pass_fds=[] if lock is None else [lock],
+        # Ctrl-C and Ctrl-Z at a terminal are meant for this process, which then tells the command what to do.
+        start_new_session=True,
+    )
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a command and all its child processes, and wait until they are gone."""
+    import subprocess  # noqa: PLC0415 - as above
+
+    assert process.stdin is not None
+    with suppress(OSError):
+        process.stdin.close()
+    # A guard that is suspended (SIGSTOP) would not notice.
+    process.send_signal(signal.SIGCONT)
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:

@@ -18,8 +18,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from wallaroo.command_line import call_setup
 from wallaroo.errors import ApplicationError, users_traceback
+from wallaroo.setup_arguments import call_setup
 from wallaroo.topology.fingerprint import describe, differences
 from wallaroo.topology.model import Application
 

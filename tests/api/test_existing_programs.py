@@ -17,7 +17,7 @@ import struct
 import pytest
 
 import wallaroo
-from wallaroo.command_line import call_setup
+from wallaroo.setup_arguments import call_setup
 
 ARGS = [
     "--in",

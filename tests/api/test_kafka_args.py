@@ -11,8 +11,7 @@ from wallaroo.api.kafka_args import (
     kafka_parse_sink_options,
     kafka_parse_source_options,
 )
-from wallaroo.command_line import call_setup
-from wallaroo.sample_addresses import call_with_addresses
+from wallaroo.setup_arguments import call_setup, call_with_addresses
 
 decode = wallaroo.decoder(bytes.decode)
 encode = wallaroo.encoder(str)

@@ -11,7 +11,7 @@ from wallaroo import testing
 from wallaroo.topology.drawing import draw
 from wallaroo.topology.fingerprint import describe
 from wallaroo.topology.model import SinkGroup
-from wallaroo.topology.places import find_spot, path_of, spots_of
+from wallaroo.topology.step_identity import find_spot, path_of, spots_of
 
 
 @wallaroo.encoder

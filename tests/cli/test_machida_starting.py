@@ -12,7 +12,7 @@ import pytest
 import wallaroo
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import COMMIT, Home
-from wallaroo.engine.directory.marker import MARKER
+from wallaroo.engine.directory.trust import MARKER
 from wallaroo.engine.plan import Layout
 from wallaroo.ingress.block_sequence import Range, SequenceWriter
 

@@ -33,7 +33,7 @@ def test_help_shows_the_commands_and_examples(wallaroo):
 def test_help_loads_no_command():
     program = (
         "import sys; from wallaroo.cli.wallaroo import main; main(['--help'], standalone_mode=False);"
-        "commands = {f'wallaroo.cli.commands.{name}' for name in ('new', 'check', 'send', 'receive', 'dead_letters')};"
+        "commands = {f'wallaroo.cli.commands.{name}' for name in ('new', 'check', 'send', 'receive', 'connect')};"
         "print({*commands, 'rich', 'pyspark'} & set(sys.modules),"
         "file=sys.stderr)"
     )

@@ -11,7 +11,7 @@ import pytest
 import wallaroo
 from wallaroo import testing
 from wallaroo.connectors import registry
-from wallaroo.connectors.base import LoggedKind, RangedKind
+from wallaroo.connectors.base import LoggedKind, ReplayableKind
 from wallaroo.connectors.pulled import PulledIntake
 from wallaroo.engine.delivery.collector import Collector
 from wallaroo.engine.delivery.egress import Egress
@@ -120,7 +120,7 @@ class WaveReader:
             yield number, [f"{self._beach} {each};".encode() for each in range(number, min(number + 3, end))]
 
 
-class WaveKind(RangedKind):
+class WaveKind(ReplayableKind):
     name = "waves"
     config_class = Waves
     nature = "counts the waves"

@@ -9,11 +9,11 @@ import pytest
 
 import wallaroo
 from wallaroo.connectors import registry
-from wallaroo.connectors.base import RangedKind
+from wallaroo.connectors.base import ReplayableKind
 from wallaroo.connectors.pulled import PulledIntake
 from wallaroo.engine.stages.crash_guard import CallGuard
 from wallaroo.ingress.block_sequence import Range, SequencedBlock
-from wallaroo.ingress.lanes import Lane
+from wallaroo.ingress.source_positions import Lane
 
 from ..ingress.conftest import until  # noqa: TID252 - tests are not installed
 from .shore import Shelf, ShelfKind, Shore
@@ -75,7 +75,7 @@ class RiverReader:
         return f"{'sinking ' if (river, number) in self._sinking else ''}{river} {number};".encode()
 
 
-class RiverKind(RangedKind):
+class RiverKind(ReplayableKind):
     name = "rivers"
     config_class = Rivers
     nature = "watches rivers"

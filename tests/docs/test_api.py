@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import wallaroo
-from wallaroo import testing
+from wallaroo import experimental, testing
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text()
 SHOWN = re.findall(r"^::: (wallaroo[\w.]*)$", PAGE, re.MULTILINE)
@@ -15,6 +15,12 @@ PUBLIC = [
     *(f"wallaroo.{name}" for name in wallaroo.__all__ if name != "__version__"),
     "wallaroo.testing",
     *(f"wallaroo.testing.{name}" for name in testing.__all__),
+    # Some are in `wallaroo` as well, and the later spelling of two names is said beside them.
+    *(
+        f"wallaroo.experimental.{name}"
+        for name in experimental.__all__
+        if name not in wallaroo.__all__ and not name.startswith("stream_")
+    ),
 ]
 
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from wallaroo.engine.directory.archive import LOCK, OWN, is_archive
-from wallaroo.engine.directory.marker import MARKER
+from wallaroo.engine.directory.trust import MARKER
 from wallaroo.ingress.block_sequence import SequenceWriter
 from wallaroo.ingress.log.format import LOST_FILE, segment_paths
 from wallaroo.ingress.log.writer import LogWriter

@@ -5,7 +5,7 @@ import types
 from pathlib import Path
 
 import wallaroo
-from wallaroo.command_line import call_setup
+from wallaroo.setup_arguments import call_setup
 from wallaroo.topology.drawing import draw
 
 from ..examples.readme import blocks  # noqa: TID252 - tests are not installed

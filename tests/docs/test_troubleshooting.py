@@ -72,9 +72,14 @@ NOT_OF_A_RUN = (
     "cli/network.py",
     "cli/receive_",
     "cli/send_",
+    "connect/",
+    "connectors/extension/protocol.py",
+    "connectors/extension/sink.py",
+    "connectors/extension/source",
+    "experimental/",
     "testing/",
 )
-"""The other commands, and what users call in their tests: none of it ends a run."""
+"""The other commands, what users call in their tests and their scripts, and what ends a connection: no end of a run."""
 NOT_ON_THE_PAGE = {
     "There is no directory": "`wallaroo dead-letters` looks for it; machida makes it",
     "Dead letters in … cannot be deleted one by one": "of `wallaroo dead-letters delete`",
@@ -132,7 +137,8 @@ def error_classes():
     found = {"WallarooError"}
     while more := {name for name, above in bases.items() if above & found} - found:
         found |= more
-    return found
+    # These end a connection, and are reported in a line about it.
+    return found - {"ProtocolError", "OtherVersionError"}
 
 
 def results(node):

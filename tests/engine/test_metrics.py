@@ -7,7 +7,7 @@ import time
 import pytest
 
 from wallaroo.engine.metrics import Delays, Metrics
-from wallaroo.engine.state_heads import StateSize
+from wallaroo.engine.state_manifest import StateSize
 from wallaroo.ingress.block_sequence import Range, SequencedBlock
 from wallaroo.ingress.source import SourceStatus
 

@@ -16,8 +16,8 @@ def walkthrough():
     scratch = Path(tempfile.mkdtemp(prefix="wex-"))
     made = []
 
-    def follow(example):
-        made.append(Walkthrough(example, scratch))
+    def follow(example, servers=()):
+        made.append(Walkthrough(example, scratch, servers))
         return made[-1]
 
     yield follow

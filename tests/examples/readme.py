@@ -1,7 +1,7 @@
 """Does what an example's README says: its commands as they stand, in terminals, in a copy of the example's folder.
 
 Commands are the lines that begin with `$` in fenced `console` blocks; fenced `text` blocks show what one sees.
-Only the port numbers are replaced, by free ones, in every command alike.
+Only the port numbers are replaced, in every command alike: by free ones, or those of servers that a test has started.
 """
 
 import os
@@ -32,13 +32,17 @@ def commands(readme):
     return [line[2:] for block in blocks(readme, "console") for line in block.splitlines() if line.startswith("$ ")]
 
 
-def with_free_ports(texts):
-    """Return the texts with each port of the loopback interface replaced by a free one, the same in all of them."""
-    ports = sorted({port for text in texts for port in re.findall(r"127\.0\.0\.1:(\d+)", text)})
+def with_free_ports(texts, servers=()):
+    """Return the texts with each port of the loopback interface replaced by a free one, the same in all of them.
+
+    `servers` has those that others listen on instead, by the port in the texts.
+    """
+    new = {str(port): other for port, other in dict(servers).items()}
+    ports = sorted({port for text in texts for port in re.findall(r"127\.0\.0\.1:(\d+)", text)} - set(new))
     free = set()
     while len(free) < len(ports):
         free.add(free_port())
-    new = dict(zip(ports, free, strict=True))
+    new |= dict(zip(ports, free, strict=True))
     return [re.sub(r"127\.0\.0\.1:(\d+)", lambda found: f"127.0.0.1:{new[found[1]]}", text) for text in texts]
 
 
@@ -99,14 +103,14 @@ class Terminal(Process):
 class Walkthrough:
     """Follows one README, command by command; each call names the beginning of the command that comes next."""
 
-    def __init__(self, example, scratch):
+    def __init__(self, example, scratch, servers=()):
         self.original = EXAMPLES / example
         self.folder = scratch / example
         generated = (EXAMPLES / ".gitignore").read_text().split()
         shutil.copytree(self.original, self.folder, ignore=shutil.ignore_patterns("__pycache__", *generated))
         readme = (self.original / "README.md").read_text()
         self.shown = [line for block in blocks(readme, "text") for line in block.splitlines() if line != "..."]
-        self._commands = with_free_ports(commands(readme))
+        self._commands = with_free_ports(commands(readme), servers)
         self._position = 0
         self._scratch = scratch
         self._environment = environment(scratch)
@@ -119,12 +123,12 @@ class Walkthrough:
         self._position += 1
         return command
 
-    def start(self, beginning):
+    def start(self, beginning, ready="listening on"):
         """Run the next command in a new terminal, and wait until it says that it is ready."""
-        log = self._scratch / f"terminal-{len(self._terminals) + 1}"
+        log = self._scratch / f"terminal-{self._position + 1}"
         terminal = Terminal(self._next(beginning), self.folder, self._environment, log)
         self._terminals.append(terminal)
-        ready = READY if beginning == "machida" else "listening on"
+        ready = READY if beginning == "machida" else ready
         self.wait_until(lambda: ready in terminal.screen, f"{beginning} being ready")
         return terminal
 
@@ -158,6 +162,12 @@ class Walkthrough:
         assert sorted(path.name for path in self.folder.glob(pattern)) == names
         for name in names:
             assert (self.folder / name).read_bytes() == (self.original / name).read_bytes(), name
+
+    def end(self, terminal):
+        """End what runs in a terminal."""
+        self._terminals.remove(terminal)
+        terminal.ctrl_c()
+        terminal.clean_up()
 
     def wait_until(self, condition, what):
         """Wait until `condition()` is true; fail at once if anything that should run has ended."""

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tools.kafka_jars import OfflineError
+from tools.ivy import OfflineError
 
 import wallaroo.testing
 

@@ -16,10 +16,10 @@ import pytest
 import wallaroo
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig, endpoint_of
-from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import SEGMENT_BYTES, LogReader
 from wallaroo.ingress.process import IngressProcess
+from wallaroo.ingress.source_positions import Lane
 
 from ..programs import instructions_for  # noqa: TID252 - tests are not installed
 
@@ -84,12 +84,13 @@ class Ingress:
         names=("numbers",),
         port=0,
         decoder=None,
+        source=None,
         segment_bytes=SEGMENT_BYTES,
         on_cluster=False,
         **limits,
     ):
         self.directory = Path(directory)
-        source = wallaroo.TCPSourceConfig("127.0.0.1", port, decoder or make_decoder())
+        source = source or wallaroo.TCPSourceConfig("127.0.0.1", port, decoder or make_decoder())
         self.config = IngressConfig(
             sources=[endpoint_of(name, source, str(self.log(name))) for name in names],
             program=instructions_for(dict.fromkeys(names, source), directory),

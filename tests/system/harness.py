@@ -22,7 +22,7 @@ from tools.free_port import free_port
 
 from wallaroo.engine.directory.home import Home
 from wallaroo.ingress.block_sequence import Segment, segment_firsts
-from wallaroo.ingress.lanes import Lane
+from wallaroo.ingress.source_positions import Lane
 
 from ..processes import LEFT_SECONDS, PATIENCE, Process, is_alive  # noqa: TID252
 
@@ -79,6 +79,13 @@ def busy_workers(run):
                 parents[process] = process.ppid()
     daemons = {process.pid for process in parents}
     return [process for process, parent in parents.items() if parent in daemons]
+
+
+def kill_all(processes):
+    """Kill processes, of which some may end because others do."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def command_of(process):

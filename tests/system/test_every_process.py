@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from .harness import PATIENCE, Machida, Receiver, send, wait_until_free
+from .harness import PATIENCE, Machida, Receiver, kill_all, send, wait_until_free
 
 NOBODY = 65534
 
@@ -134,9 +134,7 @@ def test_the_application_continues_without_a_process_that_was_killed(application
     application.answers()
     killed = application.processes(process)
     assert killed
-    for each in killed:
-        with contextlib.suppress(psutil.NoSuchProcess):  # Some end with others.
-            each.kill()
+    kill_all(killed)
     psutil.wait_procs(killed, PATIENCE)
     application.run.wait_until(lambda: answered(application), "an answer")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from .harness import busy_workers, family, send, send_at_the_same_time
+from .harness import busy_workers, family, kill_all, send, send_at_the_same_time
 from .test_resume import Sequences, count_words_of_three_senders, expected, outcome, received, size, values_by_key
 
 
@@ -20,8 +20,7 @@ def kill_workers(app, run, sent):
     sent.append(held)
     waiting = gate.with_name(gate.name + ".waiting")
     waiting.unlink()
-    for worker in busy_workers(run):
-        worker.kill()
+    kill_all(busy_workers(run))
     run.wait_until(waiting.exists, "the same message at the gate again")
     gate.touch()
     more_messages(app, run, sent)

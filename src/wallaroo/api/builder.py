@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from wallaroo.api.connectors import sink_connector, sinks_with_names, source_connector, with_names
 from wallaroo.introspection import MISSING, fills_missing, label
 from wallaroo.topology.assemble import assemble
 
@@ -63,12 +64,13 @@ class ApplicationBuilder:
         self._slips: list[str] = []
 
     @fills_missing
-    def new_pipeline(self, name: str, source_config: SourceConfig) -> Self:
+    def new_pipeline(self, name: str, source_config: SourceConfig | str) -> Self:
         """Start a pipeline.
 
         Args:
             name: Its name; no other pipeline of the application may have it.
-            source_config: Where its messages come from, such as a `wallaroo.TCPSourceConfig`.
+            source_config: Where its messages come from, such as a `wallaroo.TCPSourceConfig`, or the name of a
+                connector.
 
         Returns:
             The builder.
@@ -79,7 +81,7 @@ class ApplicationBuilder:
         >>> ApplicationBuilder("Shop").new_pipeline("orders", one).new_pipeline("prices", other).build()
         <Application 'Shop': 'orders', 'prices'>
         """
-        return self._declare("new_pipeline", name, source_config)
+        return self._declare("new_pipeline", name, with_names(source_config, "source"))
 
     def done(self) -> Self:
         """Close the current pipeline. A new pipeline closes the one before it, too.
@@ -326,7 +328,7 @@ class ApplicationBuilder:
         return self._declare(method, computation, made_by, name, partition_function, _listed(partition_keys))
 
     @fills_missing
-    def to_sink(self, sink_config: SinkConfig) -> Self:
+    def to_sink(self, sink_config: SinkConfig | str) -> Self:
         """End the pipeline with a sink.
 
         Args:
@@ -342,10 +344,10 @@ class ApplicationBuilder:
         >>> testing.run(ApplicationBuilder("Copy").new_pipeline("lines", source).to_sink(sink).build(), [b"why"])
         ['why']
         """
-        return self._declare("to_sink", sink_config)
+        return self._declare("to_sink", with_names(sink_config, "sink"))
 
     @fills_missing
-    def to_sinks(self, sink_configs: Sequence[SinkConfig], *, choose: Choose | None = None) -> Self:
+    def to_sinks(self, sink_configs: Sequence[SinkConfig | str], *, choose: Choose | None = None) -> Self:
         """End the pipeline with several sinks, each of which gets all outputs, or those that `choose` sends to it.
 
         Args:
@@ -368,7 +370,45 @@ class ApplicationBuilder:
         >>> testing.run_all(ab.to_sinks(sinks, choose=size).build(), [b"5", b"0", b"500"])
         {'n[small]': [5], 'n[large]': [500], 'n[all large]': [500]}
         """
-        return self._declare("to_sinks", sink_configs, *([] if choose is None else [choose]))
+        return self._declare("to_sinks", sinks_with_names(sink_configs), *([] if choose is None else [choose]))
+
+    def source_connector(self, name: str, encoder: Any, decoder: Any, port: str | int | None = None) -> Self:
+        """Declare a source connector, as `wallaroo.source_connector` does.
+
+        Args:
+            name: The name, which `new_pipeline` takes instead of a config.
+            encoder: Turns a message into bytes, in the script.
+            decoder: Turns the bytes into a message, in the application.
+            port: The port to listen on.
+
+        Returns:
+            The builder.
+
+        >>> builder = ApplicationBuilder("Texts").source_connector("texts of a builder", str.encode, bytes.decode, 7112)
+        >>> builder.new_pipeline("texts", "texts of a builder")._slips
+        []
+        """
+        source_connector(name, encoder, decoder, port)
+        return self
+
+    def sink_connector(self, name: str, encoder: Any, decoder: Any, port: str | int | None = None) -> Self:
+        """Declare a sink connector, as `wallaroo.sink_connector` does.
+
+        Args:
+            name: The name, which `to_sink` and `to_sinks` take instead of a config.
+            encoder: Turns an output into bytes, in the application.
+            decoder: Turns the bytes into a message, in the script.
+            port: The port that the script listens on.
+
+        Returns:
+            The builder.
+
+        >>> builder = ApplicationBuilder("Texts").sink_connector("results of a builder", str.encode, bytes.decode, 7212)
+        >>> builder.to_sink("results of a builder")._slips
+        []
+        """
+        sink_connector(name, encoder, decoder, port)
+        return self
 
     def build(self) -> Application:
         """Check all declarations, and build the application.

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from wallaroo.addresses import port_number
 from wallaroo.api.args import known_options
-from wallaroo.command_line import MissingOptionError, current_arguments, is_in_setup
 from wallaroo.connectors.kafka.config import (
     LOG_LEVELS,
     MAX_MESSAGE_SIZE,
@@ -18,6 +17,7 @@ from wallaroo.connectors.kafka.config import (
 )
 from wallaroo.errors import WallarooParameterError
 from wallaroo.introspection import a_kind_of
+from wallaroo.setup_arguments import MissingOptionError, current_arguments, is_in_setup
 
 if TYPE_CHECKING:
     from wallaroo.protocols import KafkaDecoder, KafkaEncoder

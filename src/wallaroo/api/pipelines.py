@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from wallaroo.api.connectors import sinks_with_names, with_names
 from wallaroo.introspection import MISSING, a_kind_of, a_type_of, fills_missing
 from wallaroo.topology.assemble import assemble_ends
 from wallaroo.topology.branches import Declaration, Ends, merged, sources_of
@@ -155,11 +156,11 @@ class Pipeline:
         return Pipeline(self._ends, (*self._slips, f"pipeline {self._name}, merge: {mistake}"))
 
     @fills_missing
-    def to_sink(self, sink_config: SinkConfig) -> Pipeline:
+    def to_sink(self, sink_config: SinkConfig | str) -> Pipeline:
         """End the pipeline with a sink.
 
         Args:
-            sink_config: Where the outputs go, such as a `wallaroo.TCPSinkConfig`.
+            sink_config: Where the outputs go, such as a `wallaroo.TCPSinkConfig`, or the name of a connector.
 
         Returns:
             The pipeline with this end.
@@ -172,10 +173,10 @@ class Pipeline:
         >>> testing.run(wallaroo.build_application("Copy", lines.to_sink(sink)), [b"why"])
         ['why']
         """
-        return self._then("to_sink", sink_config)
+        return self._then("to_sink", with_names(sink_config, "sink"))
 
     @fills_missing
-    def to_sinks(self, sink_configs: Sequence[SinkConfig], *, choose: Choose | None = None) -> Pipeline:
+    def to_sinks(self, sink_configs: Sequence[SinkConfig | str], *, choose: Choose | None = None) -> Pipeline:
         """End the pipeline with several sinks, each of which gets all outputs, or those that `choose` sends to it.
 
         Args:
@@ -199,9 +200,7 @@ class Pipeline:
         >>> testing.run_all(wallaroo.build_application("Lengths", chosen), ["why", "hello"])
         {'lines[short]': ['why'], 'lines[long]': ['hello']}
         """
-        # The caller may change its list afterwards.
-        sinks = list(sink_configs) if isinstance(sink_configs, list) else sink_configs
-        return self._then("to_sinks", sinks, *([] if choose is None else [choose]))
+        return self._then("to_sinks", sinks_with_names(sink_configs), *([] if choose is None else [choose]))
 
     def clone(self) -> Pipeline:
         """Return a copy of this pipeline.
@@ -229,12 +228,12 @@ class Pipeline:
 
 
 @fills_missing
-def source(name: str, source_config: SourceConfig) -> Pipeline:
+def source(name: str, source_config: SourceConfig | str) -> Pipeline:
     """Start a pipeline with a source.
 
     Args:
         name: Its name, which is also that of the pipeline; no other source of the application may have it.
-        source_config: Where the messages come from, such as a `wallaroo.TCPSourceConfig`.
+        source_config: Where the messages come from, such as a `wallaroo.TCPSourceConfig`, or the name of a connector.
 
     Returns:
         The pipeline, without steps so far.
@@ -244,7 +243,7 @@ def source(name: str, source_config: SourceConfig) -> Pipeline:
     >>> source("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
     <Pipeline 'words'>
     """
-    return Pipeline((Declaration("source", (name, source_config)),))
+    return Pipeline((Declaration("source", (name, with_names(source_config, "source"))),))
 
 
 @fills_missing

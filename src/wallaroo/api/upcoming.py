@@ -1,4 +1,4 @@
-"""Names of features planned for a later release: connectors and windows.
+"""Names of features planned for a later release: windows.
 
 Programs that import them work until they use one, which raises an error that says so.
 """
@@ -9,38 +9,6 @@ import abc
 from typing import Any, NoReturn
 
 from wallaroo.errors import WallarooParameterError
-
-
-def source_connector(*_arguments: Any, **_options: Any) -> NoReturn:
-    """`source_connector(name, encoder, decoder, port=None)`: not in this release.
-
-    >>> source_connector("feed", None, None)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    wallaroo.errors.WallarooParameterError: source_connector: connectors come in a later release. Until ...
-    """
-    _refuse_connector(
-        "source_connector",
-        "wallaroo.TCPSourceConfig(host, port, decoder), with the address from wallaroo.tcp_parse_input_addrs(args), "
-        "and let the connector's script send its messages there over TCP, each with its length in front",
-    )
-
-
-def sink_connector(*_arguments: Any, **_options: Any) -> NoReturn:
-    """`sink_connector(name, encoder, decoder, port=None)`: not in this release.
-
-    >>> sink_connector("results", None, None)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    wallaroo.errors.WallarooParameterError: sink_connector: connectors come in a later release. Until ...
-    """
-    _refuse_connector(
-        "sink_connector",
-        "wallaroo.TCPSinkConfig(host, port, encoder), with the address from wallaroo.tcp_parse_output_addrs(args), "
-        "and let the connector's script listen there",
-    )
-
-
-def _refuse_connector(name: str, instead: str) -> NoReturn:
-    raise WallarooParameterError(f"{name}: connectors come in a later release. Until then use {instead}.")
 
 
 class Aggregation(abc.ABC):

@@ -12,7 +12,7 @@ from wallaroo.cli.option_values import LETTER_STATES
 from wallaroo.connectors.dead_letter_replay.source import ReplayQueue
 from wallaroo.engine.delivery.dead_letter_file import delete_letters, read_letters
 from wallaroo.engine.directory.home import Home, default_home
-from wallaroo.engine.directory.marker import is_applications
+from wallaroo.engine.directory.trust import is_applications
 from wallaroo.engine.transport.dead_letter_record import REPLAYABLE, Letter
 from wallaroo.errors import WallarooError
 from wallaroo.topology.model import REPLAYS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from wallaroo.cli.network import Address, parse_address
-from wallaroo.connectors.kafka.checks import topic_mistakes
+from wallaroo.connectors.kafka.config_checks import topic_mistakes
 from wallaroo.connectors.kafka.settings import servers
 from wallaroo.errors import WallarooError
 

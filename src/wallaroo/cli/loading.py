@@ -13,11 +13,11 @@ from typing import Any
 
 from wallaroo import python2_hints
 from wallaroo.cli.screen import say
-from wallaroo.command_line import call_setup
 from wallaroo.engine.transport.plan_file import own_serializers
 from wallaroo.errors import ApplicationError, WallarooError, WallarooParameterError, users_traceback
 from wallaroo.introspection import label
 from wallaroo.program import Program, Setup, prefer
+from wallaroo.setup_arguments import call_setup
 from wallaroo.topology.assemble import mistakes_text
 from wallaroo.topology.model import Application
 from wallaroo.topology.validate_state_pickling import unsavable_states

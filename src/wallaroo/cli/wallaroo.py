@@ -14,6 +14,7 @@ _COMMANDS = {
     "check": "Draw an application and list its mistakes, without running it.",
     "send": "Send the lines or frames of a file over TCP.",
     "receive": "Listen on an address and print what is received.",
+    "connect": "Connect an application with Redis, Kafka, files and more.",
     "dead-letters": "List, show, replay and delete messages that an application failed on.",
 }
 

@@ -7,7 +7,7 @@ receives messages; a `SourceReader`, in the workers, reads the messages of a blo
 delivers outputs.
 
 Most sources keep their messages in our own log (`LoggedKind`). If an external system stores them durably, and can read
-them again by position, they stay there, and only their order is kept (`RangedKind`).
+them again by position, they stay there, and only their order is kept (`ReplayableKind`).
 """
 
 from __future__ import annotations
@@ -75,6 +75,17 @@ class SourceLog(SourceSide, Protocol):
 
     def advance(self, index: int) -> None:
         """Make sure that no further message gets an index below `index`."""
+
+    async def force(self) -> None:
+        """Sync what is in the log to disk; raise an OSError if that fails."""
+
+    def before_each_segment(self, keep: Callable[[int], None], needed: Callable[[], int | None]) -> None:
+        """Have `keep` called with the log's end each time before a new segment is started.
+
+        All messages before that end are on the disk by then; later they may be deleted at any time, while those after
+        it can still be read. If `keep` raises an OSError, the append fails, and is tried again. When the log is opened,
+        messages from `needed()` on are kept until the intake has been started.
+        """
 
 
 class SourceRanges(SourceSide, Protocol):
@@ -158,7 +169,7 @@ class SourceReader(Protocol):
 
 
 class SourceKind(ABC):
-    """Describes sources whose configs are of one class; each kind is a `LoggedKind` or a `RangedKind`."""
+    """Describes sources whose configs are of one class; each kind is a `LoggedKind` or a `ReplayableKind`."""
 
     name: ClassVar[str]
     """Identifies the kind to the ingress process."""
@@ -170,6 +181,11 @@ class SourceKind(ABC):
     """Whether its messages are dead letters, not payloads for a decoder: each names its own step and origin."""
     has_lanes: ClassVar[bool] = False
     """Whether its sources have lanes. Users know these as partitions: dead letters name them beside the position."""
+    remembers_senders: ClassVar[bool] = False
+    """Whether its log notes what it has of each sender: then nothing is committed before the log is on the disk.
+
+    Otherwise a power failure could lose a note whose messages are in the states, and the sender's repeats would count.
+    """
 
     @abstractmethod
     def mistakes(self, config: Any) -> Iterator[str]:
@@ -215,7 +231,7 @@ class LoggedKind(SourceKind):
         return log
 
 
-class RangedKind(SourceKind):
+class ReplayableKind(SourceKind):
     """A kind of source whose messages stay in an external system, where they can be read by position repeatedly."""
 
     @abstractmethod

@@ -1,20 +1,30 @@
-"""Finds the connector for a config: the only module that knows all connectors."""
+"""Finds the connector for a config, among all packages beside this module."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.connectors.dead_letter_replay.kind import ReplayKind
-from wallaroo.connectors.generator.kind import GeneratorKind
-from wallaroo.connectors.kafka.kind import KafkaSinkKind, KafkaSourceKind
-from wallaroo.connectors.tcp.kind import TcpSinkKind, TcpSourceKind
+from wallaroo import connectors
+from wallaroo.connectors.base import SinkKind, SourceKind
 from wallaroo.introspection import a_kind_of
 
 if TYPE_CHECKING:
-    from wallaroo.connectors.base import Packer, SinkKind, SourceKind
+    from wallaroo.connectors.base import Packer
 
-SOURCES: list[SourceKind] = [TcpSourceKind(), KafkaSourceKind(), GeneratorKind(), ReplayKind()]
-SINKS: list[SinkKind] = [TcpSinkKind(), KafkaSinkKind()]
+
+def _kinds() -> Iterator[SourceKind | SinkKind]:
+    """Yield the kinds of each connector: the `KINDS` in the module `kind` of its package."""
+    for package in iter_modules(connectors.__path__):
+        if package.ispkg:
+            yield from import_module(f"{connectors.__name__}.{package.name}.kind").KINDS
+
+
+KINDS = list(_kinds())
+SOURCES = [kind for kind in KINDS if isinstance(kind, SourceKind)]
+SINKS = [kind for kind in KINDS if isinstance(kind, SinkKind)]
 
 
 def is_source(config: Any) -> bool:

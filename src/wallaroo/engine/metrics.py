@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-from wallaroo.engine.state_heads import StateSize
+from wallaroo.engine.state_manifest import StateSize
 from wallaroo.engine.transport.dead_letter_record import Letter
 from wallaroo.ingress.block_sequence import SequencedBlock
 

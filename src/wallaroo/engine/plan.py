@@ -156,6 +156,11 @@ class Plan:
         """Return whether the messages of a source are in lanes, each with positions of its own."""
         return source in self.inputs and source_kind_called(self.inputs[source]["kind"]).has_lanes
 
+    @property
+    def has_memory_of_senders(self) -> bool:
+        """Return whether the log of a source notes what it has of each sender."""
+        return any(source_kind_called(each["kind"]).remembers_senders for each in self.inputs.values())
+
     def to_step(self, pipeline: Pipeline, index: int) -> StepRoute:
         """Return the route to a state step of `pipeline`."""
         return next(

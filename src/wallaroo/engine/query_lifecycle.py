@@ -22,7 +22,7 @@ from wallaroo.engine.spark.error_messages import cannot_go_on, failure_of_query,
 from wallaroo.engine.spark.query import ON_A_CLUSTER, ON_ONE_MACHINE, REAL_TIME
 from wallaroo.engine.spark.session import SparkOptions, spark_session
 from wallaroo.engine.spark.slots import free_slots_of, slots_of, tasks_of_a_stage, tasks_that_fit
-from wallaroo.engine.state_heads import BucketName
+from wallaroo.engine.state_manifest import BucketName
 from wallaroo.engine.transport.plan_file import PlanRef, bundle_modules
 from wallaroo.notices import Notice
 from wallaroo.process_sockets import format_address, parse_address

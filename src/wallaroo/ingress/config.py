@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any, BinaryIO
 
 from wallaroo.connectors.registry import source_kind
-from wallaroo.ingress.lanes import Lane, dump_ends, ends_by_source, load_ends
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import SEGMENT_BYTES
+from wallaroo.ingress.source_positions import Lane, dump_ends, ends_by_source, load_ends
 from wallaroo.program import Instructions, build
 from wallaroo.protocols import SourceConfig
 

@@ -16,7 +16,7 @@ from wallaroo.notices import QUIET_SECONDS, Condition
 from wallaroo.sizes import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from wallaroo.connectors.base import IntakeContext, LoggedKind
     from wallaroo.ingress.block_sequence import Range
@@ -61,8 +61,15 @@ class LoggedSource(Source):
         self._room = 0
         self._retry: asyncio.TimerHandle | None = None
         self._delivered = 0
+        self._before_segment: Callable[[int], None] = lambda _end: None
+        self._needed: Callable[[], int | None] = lambda: None
         self.intake = kind.intake(endpoint.config, endpoint.place, self, context)
-        self._log = LogWriter(self.directory, segment_bytes=min(segment_bytes, self._limits.segment_bytes))
+        self._log = LogWriter(
+            self.directory,
+            segment_bytes=min(segment_bytes, self._limits.segment_bytes),
+            before_segment=lambda end: self._before_segment(end),  # noqa: PLW0108 - it may be set later.
+            needed=self._needed(),
+        )
         for text in self._log.dropped:
             self._notice(text)
         self._known = endpoint.known.get(0, 0)
@@ -152,6 +159,10 @@ class LoggedSource(Source):
                 f"The log of {self.name!r} ended at message {end}, but messages up to {index} were known: "
                 f"those between are lost, as after a power failure. It continues with message {index}."
             )
+
+    def before_each_segment(self, keep: Callable[[int], None], needed: Callable[[], int | None]) -> None:
+        """Have `keep` called with the log's end each time before a new segment is started."""
+        self._before_segment, self._needed = keep, needed
 
     def sync(self) -> None:
         """Sync the log to disk."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import wallaroo.errors
-from wallaroo import guarded_process
+from wallaroo import process_guard
 from wallaroo.backoff import Backoff
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.config import IngressConfig, dump_config
@@ -85,7 +85,7 @@ class IngressProcess:
             with suppress(OSError, ValueError, subprocess.TimeoutExpired):
                 _say_stop(child)
                 child.wait(timeout)
-        guarded_process.end(child)
+        process_guard.end(child)
         if self._supervisor is not None and self._supervisor is not threading.current_thread():
             self._supervisor.join()
         _close_pipes(child)
@@ -95,7 +95,7 @@ class IngressProcess:
             if self._stopping.is_set():
                 raise WallarooError("The process that accepts connections is being stopped.")
             self._pid = None
-            child = self._child = guarded_process.start(
+            child = self._child = process_guard.start(
                 # Without -P a file in the working directory could shadow a standard module.
                 [sys.executable, "-P", "-m", "wallaroo.ingress"],
                 self._lock,
@@ -111,7 +111,7 @@ class IngressProcess:
         except BrokenPipeError:
             line = None
         except BaseException:
-            guarded_process.end(child)
+            process_guard.end(child)
             _close_pipes(child)
             raise
         if line is not None and "ready" in line:

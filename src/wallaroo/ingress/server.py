@@ -7,16 +7,16 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.connectors.base import IntakeContext, LoggedKind, RangedKind
+from wallaroo.connectors.base import IntakeContext, LoggedKind, ReplayableKind
 from wallaroo.connectors.registry import source_kind_called
 from wallaroo.ingress.block_sequence import SequenceWriter
-from wallaroo.ingress.lanes import ends_by_source
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.logged_source import LoggedSource
 from wallaroo.ingress.partial_frames import PartialFrames
-from wallaroo.ingress.ranged_source import RangedSource
+from wallaroo.ingress.replayable_source import ReplayableSource
 from wallaroo.ingress.sequencer import BLOCK_BYTES, EPOCH_BYTES, Sequencer
 from wallaroo.ingress.source import Source, SourceStatus
+from wallaroo.ingress.source_positions import ends_by_source
 from wallaroo.notices import QUIET_SECONDS, Condition
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ class IngressServer:
 
     def _open(self, endpoint: SourceEndpoint, context: IntakeContext) -> Source:
         kind = source_kind_called(endpoint.kind)
-        if isinstance(kind, RangedKind):
-            return RangedSource(kind, endpoint, context, self._added)
+        if isinstance(kind, ReplayableKind):
+            return ReplayableSource(kind, endpoint, context, self._added)
         assert isinstance(kind, LoggedKind)
         return LoggedSource(kind, endpoint, context, self._added, self._config.segment_bytes)
 
@@ -80,7 +80,7 @@ class IngressServer:
     def _count_sequenced(self, sequence: SequenceWriter) -> None:
         """Tell the sources without a log how much of theirs is in the sequence and may not be processed yet."""
         named = ((number, self.sources.get(name)) for number, name in enumerate(sequence.names))
-        sources = {number: source for number, source in named if isinstance(source, RangedSource)}
+        sources = {number: source for number, source in named if isinstance(source, ReplayableSource)}
         if not sources:
             return
         with suppress(LogCorruptError):  # A damaged block is reported when it is needed.

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, Self, overload
 
-from wallaroo.command_line import call_setup
 from wallaroo.engine.plan import Layout, Plan
 from wallaroo.engine.stages.state_files import MemoryStores
 from wallaroo.engine.stages.worker import Stage, Worker
@@ -17,7 +16,7 @@ from wallaroo.engine.transport.shuffle_format import DEAD_LETTERS
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.block_sequence import Range, SequencedBlock
 from wallaroo.introspection import a_kind_of
-from wallaroo.sample_addresses import call_with_addresses
+from wallaroo.setup_arguments import call_setup, call_with_addresses
 from wallaroo.testing.doubles import AtHand, Direct, Feed, Raised, Raising, Recorder, Sink, Source
 from wallaroo.topology.model import Application, Pipeline, sink_name
 from wallaroo.topology.state_order import state_levels

@@ -25,7 +25,7 @@ def source_mistakes(config: Any) -> Iterator[str]:
     if is_source(config):
         yield from source_kind(config).mistakes(config)
     else:
-        hint = "that is a sink, " if is_sink(config) else ""
+        hint = "that is a sink, " if is_sink(config) else _unknown_name(config, "source")
         yield f"the source must be a source config; got {a_kind_of(config)}: {hint}write {_A_SOURCE}"
 
 
@@ -34,8 +34,15 @@ def sink_mistakes(config: Any) -> Iterator[str]:
     if is_sink(config):
         yield from sink_kind(config).mistakes(config)
     else:
-        hint = "that is a source, " if is_source(config) else ""
+        hint = "that is a source, " if is_source(config) else _unknown_name(config, "sink")
         yield f"a sink must be a sink config; got {a_kind_of(config)}: {hint}write {_A_SINK}"
+
+
+def _unknown_name(config: Any, role: str) -> str:
+    """Return what to do where a name is given that no connector has; an address is no name."""
+    if not isinstance(config, str) or ":" in config:
+        return ""
+    return f"no {role} connector has this name: declare it with wallaroo.{role}_connector, or "
 
 
 def sink_list_mistakes(configs: Any) -> Iterator[str]:

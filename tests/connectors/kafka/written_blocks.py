@@ -12,7 +12,7 @@ import time
 from array import array
 
 from wallaroo.connectors.base import SinkContext
-from wallaroo.connectors.kafka.records import packer
+from wallaroo.connectors.kafka.producer_records import packer
 from wallaroo.connectors.kafka.sink import KafkaSink
 from wallaroo.connectors.output_block import OutputBlock
 

@@ -153,17 +153,3 @@ def test_a_wrong_port_waits_for_the_build():
     assert repr(config) == "TCPSinkConfig(host='127.0.0.1', port='http', encoder=<@wallaroo.encoder 'encode'>)"
     with pytest.raises(wallaroo.WallarooParameterError, match="got 'http'"):
         _ = config.address
-
-
-@pytest.mark.parametrize(
-    ("call", "instead"),
-    [
-        (lambda: wallaroo.source_connector("feed", encoder=encode, decoder=decode), "TCPSourceConfig"),
-        (lambda: wallaroo.source_connector("feed", encode, decode, port=7100), "tcp_parse_input_addrs"),
-        (lambda: wallaroo.sink_connector("results", encode, decode), "TCPSinkConfig"),
-    ],
-)
-def test_connectors_are_refused_with_a_clear_message(call, instead):
-    with pytest.raises(wallaroo.WallarooParameterError, match="connectors come in a later release") as refused:
-        call()
-    assert f"wallaroo.{instead}" in str(refused.value)

@@ -15,12 +15,12 @@ from wallaroo.engine.delivery.output_budget import STAGE_BYTES
 from wallaroo.engine.delivery.worker_deaths import Death, WorkerDeaths
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.failure_kinds import Failure, Kind
-from wallaroo.engine.state_heads import Place, StoredHead
+from wallaroo.engine.state_manifest import Place, StoredHead
 from wallaroo.engine.transport import task_channel
 from wallaroo.engine.transport.crash_notes import NO_CARE, Note, WorkerNote
 from wallaroo.engine.transport.task_channel import FRAME, HELLO, TaskChannel
 from wallaroo.errors import SavedStateError, WallarooError
-from wallaroo.ingress.lanes import Lane
+from wallaroo.ingress.source_positions import Lane
 
 TOKEN = "secret"
 HEAD = StoredHead(b"[1]", {1: Place("file", 0)})

@@ -13,12 +13,12 @@ from wallaroo.engine.delivery.collector import Collector, Epoch, Expected
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
-from wallaroo.engine.state_heads import Place, StoredHead
+from wallaroo.engine.state_manifest import Place, StoredHead
 from wallaroo.engine.transport.dead_letter_record import dump_records
 from wallaroo.engine.transport.shuffle_format import BLOCK, DEAD_LETTERS, PRINTED, Chunk, pack_share
 from wallaroo.engine.transport.task_channel import TaskChannel
 from wallaroo.ingress.block_sequence import Range, SequencedBlock
-from wallaroo.ingress.lanes import Lane
+from wallaroo.ingress.source_positions import Lane
 
 HEAD = StoredHead(b"[1]", {1: Place("file", 0)})
 LETTER = {"pipeline": "p", "step": "s", "error": "E: x", "traceback": "E: x", "message": "m"}
@@ -31,13 +31,14 @@ def server():
 
 
 @pytest.fixture
-def egress(make, tmp_path, server):
-    """Yield the egress of an application with one sink, with all that belongs to it."""
+def egress(make, tmp_path, server, request):
+    """Yield the egress of an application with one sink, with all that belongs to it; the param is a kind of source."""
     home = Home(tmp_path / "home")
     home.open()
     told, notices = [], []
     plan = make.plan(make.pipeline("p", port=server.getsockname()[1]))
     plan.sources = ["p"]
+    plan.inputs = {"p": {"kind": getattr(request, "param", "tcp")}}
     commits = Commits(tmp_path / "commit", tmp_path / "states")
     collector = Collector(str(tmp_path / "socket"), "token", commits)
     made = Egress(plan, home, collector, commits, RecordingProgress(told), threading.Event(), notices.append)
@@ -127,6 +128,16 @@ def test_an_epoch_is_committed_when_all_before_it_is_delivered(egress, task):
     wait_until(lambda: egress.itself.metrics.commits == 1)
     assert (egress.commits.block, egress.commits.heads) == (1, {("s", 0): HEAD})
     wait_until(lambda: egress.told == [("delivered", 1), ("committed", 1, {Lane("p"): 1})])
+
+
+@pytest.mark.parametrize("egress", ["extension"], indirect=True)
+def test_nothing_is_committed_before_the_log_is_on_the_disk(egress, task):
+    egress.begin("one")
+    line = task("one")
+    line.output(0, share(0))
+    line.saved(1, {Lane(0): 1}, {})
+    wait_until(lambda: ("committed", 1, {Lane("p"): 1}) in egress.told)
+    assert [what for what, *_ in egress.told] == ["delivered", "on disk", "committed"]
 
 
 def test_what_has_been_delivered_after_an_epoch_is_not_committed_with_it(egress, task):

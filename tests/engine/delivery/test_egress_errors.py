@@ -11,7 +11,7 @@ from tests.engine.blocks import inputs_in
 from tests.engine.delivery.recording_progress import RecordingProgress
 
 from wallaroo.connectors import registry
-from wallaroo.connectors.base import RangedKind
+from wallaroo.connectors.base import ReplayableKind
 from wallaroo.engine.delivery.collector import Collector, Epoch
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.error_policy import OnError
@@ -168,7 +168,7 @@ def test_where_the_position_is_not_known_the_block_is(start, kept):
     ]
 
 
-class PartitionedKind(RangedKind):
+class PartitionedKind(ReplayableKind):
     name = "partitioned"
     config_class = object
     nature = "has partitions"

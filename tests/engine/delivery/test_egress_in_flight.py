@@ -19,7 +19,7 @@ from wallaroo.engine.directory.home import Home
 from wallaroo.engine.transport.shuffle_format import BLOCK, Chunk, pack_share
 from wallaroo.engine.transport.task_channel import TaskChannel
 from wallaroo.ingress.block_sequence import Range, SequencedBlock
-from wallaroo.ingress.lanes import Lane
+from wallaroo.ingress.source_positions import Lane
 
 ONE, OTHER = 0, 1
 """The routes of the two sinks."""
@@ -94,9 +94,9 @@ class Harbour:
         return start
 
     def put_out(self, number, *routes):
-        """Hand in a block that has an output for the sinks of these routes."""
+        """Hand in a block that has an output for the sinks of these routes, for each time that they are named."""
         block = SequencedBlock(number, 0, 1, (Range(0, number, number + 1),))
-        outputs = [Chunk(route, 0, 1, b"%d " % number, array("I", [2])) for route in routes]
+        outputs = [Chunk(route, part, 1, b"%d " % number, array("I", [2])) for part, route in enumerate(routes)]
         self.line.output(number, pack_share([Chunk(BLOCK, 0, 0, block.pack()), *outputs]))
 
     def taken(self, route):
@@ -161,6 +161,32 @@ def test_what_a_sink_has_delivered_is_recorded_while_another_takes_its_time(harb
     wait_until(lambda: harbour.recorded(ONE, 0))
     assert not harbour.recorded(OTHER, 0)
     has_room.set()
+
+
+def test_the_progress_that_a_sink_reports_from_its_own_thread_is_recorded_after_the_blocks_before_it(
+    harbour, monkeypatch
+):
+    threads, written = set(), []
+
+    def write(ledger, line):
+        threads.add(threading.current_thread().name)
+        written.append(line)
+        write_to_file(ledger, line)
+
+    write_to_file = Ledger._write
+    monkeypatch.setattr(Ledger, "_write", write)
+    harbour.begin("one")
+    for number in range(3):
+        harbour.put_out(number, ONE, ONE)
+    wait_until(lambda: harbour.taken(ONE) == [0, 1, 2])
+    for block in harbour.bays[ONE].taken:
+        block.acknowledged(2)
+        block.delivered()
+    wait_until(lambda: harbour.recorded(ONE, 2))
+    assert [line.split("\t")[0] for line in written] == ["0", "0", "1", "1", "2", "2"]
+    assert [len(line.split("\t")) for line in written] == [4, 2, 4, 2, 4, 2]
+    assert len(threads) == 1
+    assert threading.current_thread().name not in threads
 
 
 def test_an_epoch_waits_for_its_blocks_and_holds_no_other_up(harbour):

@@ -9,7 +9,7 @@ import pytest
 from wallaroo.engine.directory import archive as module
 from wallaroo.engine.directory.archive import archive_contents, finish_archiving
 from wallaroo.engine.directory.home import COMMIT, Home
-from wallaroo.engine.directory.marker import MARKER
+from wallaroo.engine.directory.trust import MARKER
 
 CONTENTS = {
     "checkpoint/offsets/0": "v1",

@@ -3,10 +3,18 @@
 import os
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
+from pyspark import SparkContext
 
-from wallaroo.engine.spark.session import environment
+from wallaroo.engine.directory.home import Home
+from wallaroo.engine.directory.run_folder import run_folder
+from wallaroo.engine.spark.error_messages import SparkStartError
+from wallaroo.engine.spark.gateway import Bridge
+from wallaroo.engine.spark.session import _session, environment
+
+from .test_gateway import start
 
 ASK = "from wallaroo.engine.spark.session import utf8_locale; print(utf8_locale())"
 
@@ -26,3 +34,21 @@ def test_the_jvm_uses_unicode_where_the_system_knows_only_ascii(locale, changed)
         [sys.executable, "-c", ASK], env={**os.environ, "LC_ALL": locale}, capture_output=True, text=True, check=True
     )
     assert answer.stdout.strip() == str({"LC_ALL": "C.UTF-8"} if changed else {})
+
+
+def test_a_jvm_that_ended_while_a_session_was_created_is_not_asked_again(tmp_path, monkeypatch):
+    home = Home(tmp_path / "home")
+    home.spark_output.parent.mkdir(parents=True)
+    home.spark_output.touch()
+    with run_folder() as folder:
+        first = start(folder, {}, monkeypatch)
+        first.wait_until_up()
+        with closing(Bridge(first)) as bridge:
+            # As a SparkContext leaves it that fails while it is created.
+            monkeypatch.setattr(SparkContext, "_jvm", bridge.jvm)
+            first.kill()
+            second = start(folder, {}, monkeypatch)
+            second.kill()
+            with pytest.raises(SparkStartError, match="Spark could not be started"):
+                _session({}, home, second, None, local=True)
+    assert SparkContext._jvm is None

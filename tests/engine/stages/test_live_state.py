@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from wallaroo.engine.stages.live_state import MemoryStore, StateLog
-from wallaroo.engine.state_heads import BucketHead
+from wallaroo.engine.state_manifest import BucketHead
 from wallaroo.engine.transport.serializer import Serializer
 
 KEYS = [*"abcdefgh", None, 1, ("a", 2)]

@@ -11,7 +11,7 @@ import pytest
 from tests.engine.query import Query
 
 import wallaroo
-from wallaroo.engine.stages.captured_output import CapturedStream
+from wallaroo.engine.stages.stdout_capture import CapturedStream
 from wallaroo.engine.transport.dead_letter_record import message_in
 from wallaroo.ingress.log.writer import LogWriter
 from wallaroo.topology.model import KeyBy, State, StateComputation

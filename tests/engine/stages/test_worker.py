@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.engine.query import Query
 
-from wallaroo.engine.stages.captured_output import CapturedStream
+from wallaroo.engine.stages.stdout_capture import CapturedStream
 from wallaroo.engine.transport.shuffle_format import BLOCK, DEAD_LETTERS, PRINTED, Chunk, pack_share, unpack_share
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.block_sequence import SequencedBlock

@@ -11,7 +11,7 @@ import pytest
 from tests.engine.blocks import Blocks
 
 from wallaroo.engine.stages import worker
-from wallaroo.engine.stages.captured_output import CapturedStream
+from wallaroo.engine.stages.stdout_capture import CapturedStream
 from wallaroo.engine.transport.shuffle_format import UNLISTED_KEYS
 from wallaroo.errors import WallarooError
 

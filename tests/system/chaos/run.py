@@ -9,8 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from tools.ivy import OfflineError
 from tools.kafka_broker import Broker
-from tools.kafka_jars import OfflineError
 
 from .conductor import Result, perform
 from .schedule import Schedule, make_schedule

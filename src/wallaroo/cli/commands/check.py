@@ -13,7 +13,7 @@ from wallaroo.cli.screen import ends_with_reader, plain_errors, say, show_drawin
 from wallaroo.connectors.registry import sink_kind, source_kind
 from wallaroo.errors import WallarooError
 from wallaroo.program import Setup
-from wallaroo.sample_addresses import all_addresses, call_with_addresses, missing_options
+from wallaroo.setup_arguments import all_addresses, call_with_addresses, missing_options
 from wallaroo.topology.model import Application
 
 

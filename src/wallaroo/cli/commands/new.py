@@ -52,8 +52,8 @@ def command(*, name: str) -> None:
     )
 
 
-def require_module_name(name: str) -> None:
-    """Refuse a name that is not valid for a module, or that would hide another module.
+def require_module_name(name: str, command: str = "wallaroo new") -> None:
+    """Refuse a name that is not valid for a module, or that would hide another one; `command` was given it.
 
     >>> require_module_name("word_count")
     >>> require_module_name("word-count")
@@ -64,11 +64,9 @@ def require_module_name(name: str) -> None:
     wallaroo.errors.WallarooError: There is a module 'json' already, which ... Write: wallaroo new my_json
     """
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise WallarooError(f"{name!r} cannot be the name of a module. Write: wallaroo new {_suggestion(name)}")
+        raise WallarooError(f"{name!r} cannot be the name of a module. Write: {command} {_suggestion(name)}")
     if _hides_a_module(name):
-        raise WallarooError(
-            f"There is a module {name!r} already, which yours would hide. Write: wallaroo new my_{name}"
-        )
+        raise WallarooError(f"There is a module {name!r} already, which yours would hide. Write: {command} my_{name}")
 
 
 def _suggestion(name: str) -> str:

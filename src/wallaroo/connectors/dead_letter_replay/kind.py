@@ -52,3 +52,6 @@ class ReplayKind(LoggedKind):
         from wallaroo.connectors.dead_letter_replay.source import ReplayQueue, ReplaySource  # noqa: PLC0415 - only in the ingress.
 
         return ReplaySource(ReplayQueue(Path(place["queue"]), log.directory), log, context.notice)
+
+
+KINDS = [ReplayKind()]

@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.connectors.base import LoggedKind
-from wallaroo.connectors.checks import call_mistakes, listed, source_name_mistakes
+from wallaroo.connectors.config_checks import call_mistakes, listed, source_name_mistakes
 from wallaroo.connectors.generator.config import GenSourceConfig
 from wallaroo.introspection import accepts, bare_label, call_text, deferred_mistakes, label, making_mistakes
 
@@ -43,6 +43,9 @@ class GeneratorKind(LoggedKind):
         from wallaroo.connectors.generator.source import Generator  # noqa: PLC0415 - runs only in the ingress.
 
         return Generator(config.generator, log, context.notice)
+
+
+KINDS = [GeneratorKind()]
 
 
 def _generator_mistakes(generator: Any) -> Iterator[str]:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.addresses import unknown_host
-from wallaroo.connectors.base import RangedKind, SinkKind
-from wallaroo.connectors.checks import (
+from wallaroo.connectors.base import ReplayableKind, SinkKind
+from wallaroo.connectors.config_checks import (
     encoder_mistakes,
     message_decoder_mistakes,
     sink_name_mistakes,
     source_name_mistakes,
 )
-from wallaroo.connectors.kafka.checks import (
+from wallaroo.connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
+from wallaroo.connectors.kafka.config_checks import (
     common_mistakes,
     group_mistakes,
     produce_mistakes,
     sharing_mistake,
     start_mistakes,
 )
-from wallaroo.connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from wallaroo.connectors.kafka.settings import client_settings, servers
 from wallaroo.errors import AddressError, ApplicationError
 from wallaroo.introspection import bare_label
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     )
 
 
-class KafkaSourceKind(RangedKind):
+class KafkaSourceKind(ReplayableKind):
     """Sources that read a topic; the messages stay in Kafka."""
 
     name = "kafka"
@@ -70,14 +70,14 @@ class KafkaSourceKind(RangedKind):
         self, config: KafkaSourceConfig, place: Mapping[str, Any], ranges: SourceRanges, context: IntakeContext
     ) -> Intake:
         """Return the intake that looks for new offsets."""
-        from wallaroo.connectors.kafka.intake import KafkaIntake  # noqa: PLC0415 - only the ingress looks.
+        from wallaroo.connectors.kafka.source import KafkaIntake  # noqa: PLC0415 - only the ingress looks.
 
         intake: Intake = KafkaIntake(config, place, ranges, context)
         return intake
 
     def reader(self, config: KafkaSourceConfig, place: Mapping[str, Any], log: SourceReader) -> SourceReader:  # noqa: ARG002 - there is no log.
         """Return the reader of the topic."""
-        from wallaroo.connectors.kafka.reader import KafkaReader  # noqa: PLC0415 - only workers read.
+        from wallaroo.connectors.kafka.offset_range_reader import KafkaReader  # noqa: PLC0415 - only workers read.
 
         reader: SourceReader = KafkaReader(config, place)
         return reader
@@ -110,14 +110,14 @@ class KafkaSinkKind(SinkKind):
 
     def packer(self, config: KafkaSinkConfig) -> Callable[[Any], bytes]:
         """Return what packs values, keys and partitions."""
-        from wallaroo.connectors.kafka.records import packer  # noqa: PLC0415 - only for a run.
+        from wallaroo.connectors.kafka.producer_records import packer  # noqa: PLC0415 - only for a run.
 
         pack: Callable[[Any], bytes] = packer(config.max_message_size)
         return pack
 
     def unpacked(self, message: bytes) -> bytes:
         """Return the value, which also has the key and the partition."""
-        from wallaroo.connectors.kafka.records import EncodedOutput, unpack  # noqa: PLC0415 - only for tests.
+        from wallaroo.connectors.kafka.producer_records import EncodedOutput, unpack  # noqa: PLC0415 - only for tests.
 
         output: bytes = EncodedOutput.of(unpack(message))
         return output
@@ -135,6 +135,9 @@ class KafkaSinkKind(SinkKind):
             max_message_size=config.max_message_size,
         )
         return sink
+
+
+KINDS = [KafkaSourceKind(), KafkaSinkKind()]
 
 
 def _shown_topic(config: KafkaSourceConfig | KafkaSinkConfig) -> tuple[str, str]:

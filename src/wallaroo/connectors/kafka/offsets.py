@@ -1,15 +1,20 @@
-"""Asks the brokers about a topic: its partitions, and which offsets these have."""
+"""The offsets of a topic: what the brokers say about its partitions, and where they were first read."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition, admin
 from confluent_kafka.admin import AdminClient
 
+from wallaroo.files import write_atomically
+
 _ANSWER_SECONDS = 5.0
+_FIRST_OFFSETS = "starts.json"
 _OFFSETS: Any = admin.OffsetSpec  # type: ignore[attr-defined]
 _EARLIEST, _LATEST = _OFFSETS.earliest(), _OFFSETS.latest()
 
@@ -81,3 +86,35 @@ class TopicOffsets:
 
 def _ignore(_error: KafkaError) -> None:
     """Ignore errors of the connection: each request reports its own."""
+
+
+class FirstOffsets:
+    """Where the partitions of a topic were first read, so that a restart before the first commit starts there again.
+
+    The offsets are in a file in the folder of a source.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> first = FirstOffsets(folder, "words")
+    >>> first.is_first
+    True
+    >>> first.add({0: 17})
+    >>> FirstOffsets(folder, "words").offsets, FirstOffsets(folder, "lines").recorded_topic
+    ({0: 17}, 'words')
+    """
+
+    def __init__(self, directory: Path, topic: str) -> None:
+        self._path = directory / _FIRST_OFFSETS
+        self._topic = topic
+        self.is_first = not self._path.exists()
+        """Whether nothing was ever read here."""
+        stored: Mapping[str, Any] = {} if self.is_first else json.loads(self._path.read_text())
+        self.recorded_topic: str = stored.get("topic", topic)
+        """The topic whose offsets these are."""
+        self.offsets = {int(lane): int(offset) for lane, offset in stored.get("offsets", {}).items()}
+
+    def add(self, offsets: Mapping[int, int]) -> None:
+        """Record further ones; they are on the disk when this returns."""
+        self.offsets.update(offsets)
+        write_atomically(self._path, json.dumps({"topic": self._topic, "offsets": self.offsets}))
+        self.is_first = False

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from wallaroo.connectors.kafka.records import records
+from wallaroo.connectors.kafka.producer_records import records
 from wallaroo.connectors.output_block import OutputBlock
 
 OnWait = Callable[[KafkaError], None]

@@ -6,7 +6,7 @@ import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
-from wallaroo.addresses import port_number
+from wallaroo.connectors.address_config import AddressConfig
 from wallaroo.errors import WallarooParameterError
 from wallaroo.introspection import label
 
@@ -14,18 +14,7 @@ if TYPE_CHECKING:
     from wallaroo.protocols import Decoder, Encoder
 
 
-@dataclass(eq=False)
-class _TCPAddress:
-    host: str
-    port: str | int
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """The host, and the port as a number."""
-        return self.host, port_number(self.port)
-
-
-class TCPSourceConfig(_TCPAddress):
+class TCPSourceConfig(AddressConfig):
     """A source that listens on a TCP address and receives messages from the senders that connect.
 
     It is written `TCPSourceConfig(host, port, decoder)`, optionally followed by `parallelism`, or, with a name first,
@@ -115,7 +104,7 @@ def _signature(*names: str, optional: tuple[str, ...]) -> inspect.Signature:
 
 
 @dataclass(eq=False, repr=False)
-class TCPSinkConfig(_TCPAddress):
+class TCPSinkConfig(AddressConfig):
     """A sink that connects to a TCP address and sends it the outputs.
 
     The arguments are stored as given; building the application reports what is wrong with them.

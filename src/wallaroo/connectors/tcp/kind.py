@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.addresses import port_number, unknown_host
+from wallaroo.connectors.address_config import address_mistakes, check_receiver, shown_address
 from wallaroo.connectors.base import LoggedKind, SinkKind
-from wallaroo.connectors.checks import decoder_mistakes, encoder_mistakes, sink_name_mistakes, source_name_mistakes
+from wallaroo.connectors.config_checks import (
+    decoder_mistakes,
+    encoder_mistakes,
+    sink_name_mistakes,
+    source_name_mistakes,
+)
 from wallaroo.connectors.tcp.config import TCPSinkConfig, TCPSourceConfig
-from wallaroo.errors import AddressError, WallarooParameterError
 from wallaroo.introspection import a_kind_of, bare_label
 
 if TYPE_CHECKING:
@@ -28,7 +32,7 @@ class TcpSourceKind(LoggedKind):
 
     def mistakes(self, config: TCPSourceConfig) -> Iterator[str]:
         """Check the address, the name, the limits, and the decoder."""
-        yield from _address_mistakes(config, "source")
+        yield from address_mistakes(config, "source")
         yield from source_name_mistakes(config.name)
         for limit in _LIMITS:
             given = getattr(config, limit)
@@ -38,11 +42,11 @@ class TcpSourceKind(LoggedKind):
 
     def shown(self, config: TCPSourceConfig) -> tuple[str, ...]:
         """Return the address and the decoder."""
-        return _shown_address(config), f"decoded by {bare_label(config.decoder)}"
+        return shown_address("TCP", config), f"decoded by {bare_label(config.decoder)}"
 
     def listens_on(self, config: TCPSourceConfig) -> tuple[str, int] | None:
         """Return the address."""
-        return None if any(_address_mistakes(config, "source")) else config.address
+        return None if any(address_mistakes(config, "source")) else config.address
 
     def place(self, config: TCPSourceConfig) -> dict[str, Any]:
         """Return the address."""
@@ -65,22 +69,17 @@ class TcpSinkKind(SinkKind):
 
     def mistakes(self, config: TCPSinkConfig) -> Iterator[str]:
         """Check the address, the name and the encoder."""
-        yield from _address_mistakes(config, "sink")
+        yield from address_mistakes(config, "sink")
         yield from sink_name_mistakes(config.name)
         yield from encoder_mistakes(config.encoder)
 
     def shown(self, config: TCPSinkConfig) -> tuple[str, ...]:
         """Return the address and the encoder."""
-        return _shown_address(config), f"encoded by {bare_label(config.encoder)}"
+        return shown_address("TCP", config), f"encoded by {bare_label(config.encoder)}"
 
     def preflight(self, pipeline: str, config: TCPSinkConfig) -> None:
         """Refuse an address that no receiver can have."""
-        host, port = config.address
-        problem = f"Pipeline {pipeline!r} cannot send to {host}:{port}: "
-        if port == 0:
-            raise AddressError(f"{problem}a receiver has a port of its own. Give the one that it listens on.")
-        if (why := unknown_host(host)) is not None:
-            raise AddressError(f"{problem}the name {host!r} is not known ({why}). Give the receiver's name or address.")
+        check_receiver(pipeline, config)
 
     def connection(self, config: TCPSinkConfig, context: SinkContext) -> SinkConnection:
         """Return a sink that sends the bytes of blocks, or, for effectively once, frames that the receiver confirms."""
@@ -93,16 +92,4 @@ class TcpSinkKind(SinkKind):
         return TcpSink(host, port, context.stopping, context.notice)
 
 
-def _address_mistakes(config: TCPSourceConfig | TCPSinkConfig, role: str) -> Iterator[str]:
-    host: Any = config.host
-    if not (isinstance(host, str) and host):
-        yield f"the host of the {role} must be a string such as '127.0.0.1'; got {a_kind_of(host)}"
-    try:
-        port_number(config.port)
-    except WallarooParameterError as error:
-        yield f"{role}: {error}"
-
-
-def _shown_address(config: TCPSourceConfig | TCPSinkConfig) -> str:
-    host, port = config.address
-    return f"TCP [{host}]:{port}" if ":" in host else f"TCP {host}:{port}"
+KINDS = [TcpSourceKind(), TcpSinkKind()]

@@ -6,7 +6,7 @@ import asyncio
 import select
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.connectors.tcp.closed_connections import ClosedConnections
+from wallaroo.connectors.tcp.disconnect_reports import ClosedConnections
 from wallaroo.connectors.tcp.sockets import open_sockets
 from wallaroo.connectors.tcp.source_connection import Connection
 from wallaroo.errors import WallarooError

@@ -146,10 +146,13 @@ class Connection(asyncio.BufferedProtocol):
         if self.transport is not None and not self._reasons_to_wait:
             self.transport.resume_reading()
 
-    def give_up(self, kind: str, reason: str) -> None:
-        """Close the connection and report the reason; the unfinished message is dropped."""
+    def give_up(self, kind: str, reason: str, last: bytes = b"") -> None:
+        """Close the connection and report the reason; the unfinished message is dropped, and `last` is sent first."""
         self._refused = True
         self._receiver.refused(self, kind, reason)
+        if last and self.transport is not None:
+            self._when_closed(_END)
+            self.transport.write(last)
         self.close()
 
     def close(self) -> None:

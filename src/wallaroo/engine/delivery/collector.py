@@ -18,7 +18,7 @@ from wallaroo.engine.delivery.output_budget import OutputBudget
 from wallaroo.engine.delivery.worker_deaths import Death, WorkerDeaths
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.failure_kinds import Failure, Kind
-from wallaroo.engine.state_heads import BucketName, StoredHead
+from wallaroo.engine.state_manifest import BucketName, StoredHead
 from wallaroo.engine.transport.crash_notes import Note, take_note
 from wallaroo.engine.transport.dead_letter_record import Letter
 from wallaroo.engine.transport.task_channel import (
@@ -33,7 +33,7 @@ from wallaroo.engine.transport.task_channel import (
     read_frame,
     read_hello,
 )
-from wallaroo.ingress.lanes import Lane, load_ends
+from wallaroo.ingress.source_positions import Lane, load_ends
 from wallaroo.process_sockets import MAX_UNAUTHENTICATED, format_address, listen, parse_address, set_no_delay
 
 

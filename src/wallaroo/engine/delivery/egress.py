@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 
@@ -26,7 +27,7 @@ from wallaroo.engine.plan import Plan, SinkRoute
 from wallaroo.engine.transport.dead_letter_record import Letter, load_records
 from wallaroo.engine.transport.shuffle_format import BLOCK, DEAD_LETTERS, PRINTED, UNLISTED_KEYS, Chunk, unpack_share
 from wallaroo.ingress.block_sequence import Range, SequencedBlock, unpack_block
-from wallaroo.ingress.lanes import Lane
+from wallaroo.ingress.source_positions import Lane
 from wallaroo.notices import Notice, Printed
 
 _POLL_SECONDS = 0.2
@@ -68,7 +69,10 @@ class Egress:
         self._sources = plan.sources
         self._bring_letters = {source for source in plan.sources if plan.brings_letters(source)}
         self._have_lanes = {source for source in plan.sources if plan.has_lanes(source)}
+        self._has_memory_of_senders = plan.has_memory_of_senders
         self._in_flight = InFlight(collector.wake)
+        self._thread_of_ledger = 0
+        """The thread that delivers; sinks that report progress from threads of their own have it recorded there."""
         context = SinkContext(stopping, notice, self._ledger.id, self._make_durable, effectively_once)
         self._connections: dict[str, SinkConnection] = {}
         self._routes: dict[int, str] = {}
@@ -185,6 +189,9 @@ class Egress:
             self._epochs.popleft()
 
     def _commit(self, epoch: Epoch) -> None:
+        if self._has_memory_of_senders:
+            # If a power failure lost a message that is committed, nobody would know that its sender repeats it.
+            self._make_durable(epoch.block - 1)
         with self._committing:
             if epoch.attempt != self._hand_ins.attempt:
                 return  # The next attempt has started from the previous commit.
@@ -202,6 +209,7 @@ class Egress:
 
     def deliver(self, number: int, chunks: Iterable[Chunk]) -> None:
         """Deliver the chunks of a block, which are in order for each route."""
+        self._thread_of_ledger = threading.get_ident()
         self._ledger.make_room()
         outputs: defaultdict[str, list[Chunk]] = defaultdict(list)
         letters: list[Letter] = []
@@ -281,17 +289,24 @@ class Egress:
         lanes = groupby(sorted(mine, key=by_lane), by_lane)
         return {**letter, "partitions": [{"partition": lane, "positions": _span(some)} for lane, some in lanes]}
 
+    def _record_part(self, sink: str, part: Part) -> None:
+        try:
+            self._ledger.record_part(sink, part)
+        except OSError:
+            # On a full disk progress may be missing, which means resending more after a crash. But a reset to zero must
+            # be recorded.
+            if not part.size:
+                raise
+
     def _for_sink(self, sink: str, number: int, chunks: list[Chunk]) -> OutputBlock:
         """Return a block's outputs for a sink, resumed where a killed run stopped."""
 
         def note(size: int, checksum: int) -> None:
-            try:
-                self._ledger.record_part(sink, Part(number, size, checksum))
-            except OSError:
-                # On a full disk progress may be missing, which means resending more after a crash. But a reset to zero
-                # must be recorded.
-                if not size:
-                    raise
+            record = partial(self._record_part, sink, Part(number, size, checksum))
+            if threading.get_ident() == self._thread_of_ledger:
+                record()
+            else:
+                self._in_flight.progressed(sink, record)
 
         bodies, lengths = [chunk.body for chunk in chunks], [chunk.marks for chunk in chunks]
         outputs = OutputBlock(number, bodies, note, lengths, self._in_flight.reporter(sink))

@@ -44,8 +44,12 @@ class InFlight:
         self._of_sink: defaultdict[str, deque[Delivery]] = defaultdict(deque)
         self._error: BaseException | None = None
         """Why the first sink that has stopped has done so."""
-        self._reports: deque[tuple[str, BaseException | None]] = deque()
-        """What sinks have reported and is not settled yet: each report is about the sink's first block."""
+        self._reports: deque[tuple[str, BaseException | Callable[[], None] | None]] = deque()
+        """What sinks have reported and is not settled yet.
+
+        A report is about the sink's first block: that it has ended, with or without an error, or how to record how much
+        of it has been delivered.
+        """
 
     @property
     def first(self) -> int | None:
@@ -71,6 +75,11 @@ class InFlight:
 
         return report
 
+    def progressed(self, sink: str, record: Callable[[], None]) -> None:
+        """Have `record` called, which records how far a sink is, after what it has delivered before is recorded."""
+        self._reports.append((sink, record))
+        self._wake()
+
     def add(self, delivery: Delivery) -> None:
         """Count a block that a sink has taken; it may have reported the end of the delivery already."""
         with self._lock:
@@ -84,10 +93,12 @@ class InFlight:
         """
         with self._lock:
             while self._reports:
-                sink, error = self._reports[0]
+                sink, report = self._reports[0]
                 waiting = self._of_sink[sink]
-                if error is not None:
-                    self._error = self._error or error
+                if isinstance(report, BaseException):
+                    self._error = self._error or report
+                elif report is not None:
+                    report()
                 elif waiting:
                     record(waiting[0])
                     waiting.popleft()

@@ -29,9 +29,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wallaroo.engine.directory.archive import LOCK, archive_contents, finish_archiving
-from wallaroo.engine.directory.marker import claim, is_applications, refuse_untrusted
 from wallaroo.engine.directory.quote_free_paths import refuse_unusable, safe_path
 from wallaroo.engine.directory.run_folder import found_users_folder
+from wallaroo.engine.directory.trust import claim, is_applications, refuse_untrusted
 from wallaroo.engine.plan import Layout
 from wallaroo.errors import DirectoryError
 from wallaroo.files import write_atomically

@@ -28,7 +28,7 @@ from py4j.clientserver import (
 )
 from py4j.java_gateway import java_import
 
-from wallaroo import guarded_process
+from wallaroo import process_guard
 
 _SOURCE = Path(__file__).with_name("Bridge.java")
 _COMPILER = "org.codehaus.janino.SimpleCompiler"
@@ -69,7 +69,7 @@ class Jvm:
         self.folder = folder
         for socket_of_another in ("jvm", "python"):  # Left behind by a JVM that was killed.
             (folder / socket_of_another).unlink(missing_ok=True)
-        self._process = guarded_process.start(
+        self._process = process_guard.start(
             _command(settings, folder, guarded=guarded),
             lock,
             env={**os.environ, "SPARK_CONNECT_MODE": "0"},
@@ -104,7 +104,7 @@ class Jvm:
 
     def kill(self) -> None:
         """Kill the JVM and all its child processes."""
-        guarded_process.end(self._process)
+        process_guard.end(self._process)
 
     def _say(self, line: str) -> None:
         assert self._process.stdin is not None

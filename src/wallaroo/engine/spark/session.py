@@ -168,6 +168,7 @@ def _session(settings: dict[str, str], home: Home, jvm: Jvm, cache: Path | None,
 
     from wallaroo.engine.spark.gateway import Bridge  # noqa: PLC0415
 
+    _forget_session()  # If the JVM of an earlier one ended while it was created, PySpark would still ask that JVM.
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     interrupt = signal.getsignal(signal.SIGINT)
     try:

@@ -15,7 +15,7 @@ from wallaroo.engine.stages.outbox import USER_ERRORS, Outbox
 from wallaroo.engine.stages.steps import Run, line_from, source_line, to_chooser, to_sink
 from wallaroo.engine.transport.dead_letter_record import DECODED, Letter, failed_again, key_in, message_in
 from wallaroo.topology.model import Pipeline
-from wallaroo.topology.places import CHOOSE, ENCODER, NoSpotError, Spot, find_numbered_spot, find_spot
+from wallaroo.topology.step_identity import CHOOSE, ENCODER, NoSpotError, Spot, find_numbered_spot, find_spot
 
 
 class NoPlaceError(Exception):

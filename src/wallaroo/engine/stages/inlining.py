@@ -1,90 +1,153 @@
 """Writes simple functions of the user into the generated loops, which saves the call.
 
-A function qualifies if it is a single `return` of an expression of its argument, built from operators, attributes,
-f-strings, calls of a few of Python's own functions, and of methods of what is surely text or bytes. Calling such a
-function costs as much as what it does. If the expression raises, the loop calls the function itself, so that the error
-has the usual traceback; what that call returns is not used.
+A function qualifies if it consists of assignments, calls of methods, and `if`, and returns at the end of each path. Its
+code is taken as it is; only its parameters and variables get the names that they have in the loop. Calling such a
+function costs as much as what it does. An error in it has the traceback that it would have if the function had been
+called (`inlined_lines`). Its variables live until the next message has values for them, or the loop ends.
 
-That a module has a function of its own called `len` is seen when the loop is made, not if it is added later.
+Functions that could notice that there is no call are called: those that look at their own frame or variables, also by
+a method such as `DataFrame.query`, and those with calls that look like those of a logger, which notes where it is.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import inspect
-import textwrap
-from collections.abc import Callable, Container
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType
-from typing import Any
+from typing import Any, Protocol
 
-_FUNCTIONS = frozenset(
-    {"abs", "bool", "bytes", "chr", "float", "int", "len", "max", "min", "ord", "repr", "round", "str"}
+from wallaroo.engine.loop_codegen import GeneratedLoop, is_own_name
+
+_EXPRESSIONS = (
+    *(ast.Name, ast.expr_context, ast.Constant, ast.Attribute, ast.Subscript, ast.Slice, ast.Call, ast.keyword),
+    *(ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop, ast.BoolOp, ast.boolop, ast.Compare, ast.cmpop, ast.IfExp),
+    *(ast.JoinedStr, ast.FormattedValue, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred),
 )
-"""The functions of Python that may be called."""
-
-_METHODS = frozenset(
+_LOOK_AT_THE_CALLER = frozenset(
     {
-        *("decode", "encode", "endswith", "find", "format", "join", "lower", "lstrip", "partition", "replace"),
-        *("rpartition", "rstrip", "split", "startswith", "strip", "title", "upper"),
+        *("breakpoint", "dir", "eval", "exec", "globals", "locals", "super", "vars", "__class__"),
+        *("_getframe", "currentframe", "extract_stack", "format_stack", "print_stack", "stack"),
+        *("evaluate", "execute", "query", "sql", "substitute"),
+        *("critical", "debug", "error", "exception", "info", "log", "print", "warn", "warning"),
     }
 )
-"""The methods that may be called of text and bytes. An object of the user may have others under these names."""
-_TEXT_FUNCTIONS = frozenset({"bytes", "chr", "repr", "str"})
-"""Those of the functions that return text or bytes."""
+"""Names of functions and methods that may look at the variables of their caller, or note which line it is."""
+_SPECIAL = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_MOST_STATEMENTS = 30
+_DEEPEST = 10
+"""How many conditions may be inside each other: each `elif` is inside the one before. Python limits nesting."""
+_DEEPEST_EXPRESSION = 50
 
-_NODES = (
-    *(ast.Name, ast.Load, ast.Constant, ast.Attribute, ast.Subscript, ast.Slice, ast.Call, ast.IfExp),
-    *(ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop, ast.BoolOp, ast.boolop, ast.Compare, ast.cmpop),
-    *(ast.JoinedStr, ast.FormattedValue, ast.Tuple, ast.List),
-)
+Body = list[ast.stmt]
 
 
-def expression_of(
-    function: Callable[[Any], Any], argument: str, name: Callable[[Any, str], str], *, takes_bytes: bool = False
-) -> str | None:
-    """Return the source of a function's result as an expression of the variable `argument`.
+class Write(Protocol):
+    """Writes a line: what comes first, an expression of the user's, and what comes after it."""
+
+    def __call__(self, before: str, found: ast.expr, after: str = "") -> None:
+        """Write the line."""
+
+
+Result = Callable[[ast.expr, Write], None]
+"""Writes what happens with the result of the function, of which it is given the expression, at each of its ends."""
+
+
+def inline(loop: GeneratedLoop, function: Callable[..., Any], arguments: Sequence[str], result: Result) -> bool:
+    """Write a user's function into a loop.
 
     Args:
-        function: A function of one argument, or a bound method.
-        argument: The name of the variable that holds the argument.
-        name: Returns a name for an object that the expression refers to.
-        takes_bytes: Whether the argument is always bytes, as it is for a decoder.
+        loop: The loop.
+        function: The function, or a bound method.
+        arguments: The names of the variables that hold its arguments.
+        result: Called with the expression of each result.
 
     Returns:
-        The source; None if the function has to be called.
+        Whether that was possible; otherwise nothing is written, and the function has to be called.
 
     >>> def fahrenheit(celsius):
     ...     return float(celsius) * 1.8 + 32
-    >>> expression_of(fahrenheit, "message", lambda thing, hint: hint)
-    'float(message) * 1.8 + 32'
-    >>> expression_of(print, "message", lambda thing, hint: hint)
+    >>> loop = GeneratedLoop("message")
+    >>> inline(loop, fahrenheit, ["message"], lambda found, write: write("converted = ", found))
+    True
+    >>> print(loop.source)
+    def make():
+        def run(message):
+            converted = float(message) * 1.8 + 32
+        return run
+    >>> inline(loop, print, ["message"], lambda found, write: write("printed = ", found))
+    False
     """
     plain = function.__func__ if isinstance(function, MethodType) else function
-    if not isinstance(plain, FunctionType):
+    bound = [function.__self__] if isinstance(function, MethodType) else []
+    if not isinstance(plain, FunctionType) or plain.__code__.co_flags & _SPECIAL:
+        return False
+    simple = _simple(plain)
+    if simple is None or len(simple.parameters) != len(bound) + len(arguments):
+        return False
+    if simple.has_globals and not loop.shares_globals(plain.__globals__):
+        return False
+    values = [*(loop.name(each, "self") for each in bound), *arguments]
+    _Writer(loop, plain.__code__, simple, values, result).write()
+    return True
+
+
+@dataclass(frozen=True)
+class _Simple:
+    """A function that qualifies."""
+
+    parameters: list[str]
+    body: Body
+    """Its statements; a condition that contains results is the last one, and ends with a result on each path."""
+    assigned: list[str]
+    """The variables, and the parameters that get other values."""
+    has_globals: bool
+
+
+class _UnsuitableError(Exception):
+    """The function has to be called."""
+
+
+def _simple(function: FunctionType) -> _Simple | None:
+    """Return a function as the writer needs it, None if it does not qualify."""
+    definition = _definition(function)
+    if definition is None:
         return None
-    definition = _definition(plain)
-    if definition is None or (parameter := _only_parameter(definition, bound=plain is not function)) is None:
+    given = definition.args
+    if given.vararg or given.kwarg or given.kwonlyargs or given.defaults:
         return None
-    result = _result(definition)
-    text = {parameter} if takes_bytes else set()
-    if result is None or not all(_is_simple(node, text) for node in ast.walk(result)):
-        return None
-    rename = _Rename(parameter, argument, plain.__globals__, name)
+    has_docstring = ast.get_docstring(definition, clean=False) is not None
+    parameters = [each.arg for each in (*given.posonlyargs, *given.args)]
+    check = _Check(function, parameters)
     try:
-        return ast.unparse(rename.visit(result))
-    except Exception:  # noqa: BLE001 - an unknown name, or an f-string that Python can read but not write
+        body = _ended(definition.body[has_docstring:], definition)
+        check.block(body)
+    except _UnsuitableError:
         return None
+    return _Simple(parameters, body, sorted(check.assigned), check.has_globals)
 
 
 def _definition(function: FunctionType) -> ast.FunctionDef | None:
-    """Return the source of a function, if it can be found and is the one that the function was made of."""
+    """Return a function's source, with the lines and columns of its file.
+
+    Return None if it cannot be found, or is not the one that the function was made of.
+    """
     try:
-        (found,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
-        if not isinstance(found, ast.FunctionDef):
-            return None
-        found.decorator_list.clear()
-        compiled = compile(ast.Module([found], []), "", "exec", dont_inherit=True)
+        lines, first = inspect.getsourcelines(function)
+        is_indented = lines[0][:1].isspace()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # They were shown when the file was compiled.
+            module = ast.parse("".join(["if True:\n", *lines] if is_indented else lines))
+            (found,) = module.body[0].body if is_indented else module.body  # type: ignore[attr-defined]
+            if not isinstance(found, ast.FunctionDef):
+                return None
+            ast.increment_lineno(found, first - 1 - is_indented)
+            found.decorator_list.clear()
+            compiled = compile(ast.Module([found], []), "", "exec", dont_inherit=True)
         codes = (each for each in compiled.co_consts if isinstance(each, CodeType) and each.co_name == found.name)
         # The file may have been changed since it was imported.
         return found if _essence(next(codes)) == _essence(function.__code__) else None
@@ -97,70 +160,173 @@ def _essence(code: CodeType) -> tuple[Any, ...]:
     return code.co_code, code.co_names, code.co_varnames, code.co_freevars, repr(code.co_consts)
 
 
-def _only_parameter(definition: ast.FunctionDef, *, bound: bool) -> str | None:
-    given = definition.args
-    if given.vararg or given.kwarg or given.kwonlyargs or given.defaults:
-        return None
-    names = [each.arg for each in (*given.posonlyargs, *given.args)]
-    # A parameter called `len` is not Python's function.
-    return names[-1] if len(names) == 1 + bound and _FUNCTIONS.isdisjoint(names) else None
+def _ended(body: Body, place: ast.stmt, depth: int = 0) -> Body:
+    """Return a body in which what follows a condition with results is on the path that does not end with one."""
+    if depth > _DEEPEST:
+        raise _UnsuitableError
+    for at, statement in enumerate(body):
+        rest = body[at + 1 :]
+        if isinstance(statement, ast.Return):
+            if rest:  # It may be dead code that makes the function what it is.
+                raise _UnsuitableError
+            return body
+        if isinstance(statement, ast.If) and any(isinstance(node, ast.Return) for node in ast.walk(statement)):
+            then, otherwise = statement.body, statement.orelse
+            if _ends(then):
+                otherwise = [*otherwise, *rest]
+            elif _ends(otherwise):
+                then = [*then, *rest]
+            elif rest:
+                raise _UnsuitableError
+            paths = [_ended(path, statement, depth + 1) for path in (then, otherwise)]
+            return [*body[:at], ast.copy_location(ast.If(statement.test, *paths), statement)]
+    nothing = ast.Return(ast.copy_location(ast.Constant(None), place))
+    return [*body, ast.copy_location(nothing, place)]
 
 
-def _result(definition: ast.FunctionDef) -> ast.expr | None:
-    body = definition.body[1:] if ast.get_docstring(definition, clean=False) is not None else definition.body
+def _ends(body: Body) -> bool:
+    """Return whether all paths through statements end with a result."""
     match body:
-        case [ast.Return(value=ast.expr() as result)]:
-            return result
-    return None
-
-
-def _is_simple(node: ast.AST, text: Container[str]) -> bool:
-    """Return whether a part of an expression is allowed; `text` has the variables that are surely text or bytes."""
-    if isinstance(node, ast.Call):
-        match node.func:
-            case ast.Name(id=called):
-                allowed = called in _FUNCTIONS
-            case ast.Attribute(value=receiver, attr=called):
-                allowed = called in _METHODS and _is_text(receiver, text)
-            case _:
-                return False
-        return allowed and not any(isinstance(each, ast.Starred) for each in node.args)
-    return isinstance(node, (*_NODES, ast.keyword))
-
-
-def _is_text(node: ast.expr, text: Container[str]) -> bool:
-    """Return whether an expression is surely text or bytes, or made of them by Python: a list of texts, or a number."""
-    match node:
-        case ast.Constant() | ast.JoinedStr():
+        case [*_, ast.Return()]:
             return True
-        case ast.Name(id=name):
-            return name in text
-        case ast.Call(func=ast.Name(id=called)):
-            return called in _TEXT_FUNCTIONS
-        case ast.Call(func=ast.Attribute(value=receiver)) | ast.Subscript(value=receiver):
-            return _is_text(receiver, text)
-        case _:
-            return False
+        case [*_, ast.If(body=then, orelse=otherwise)]:
+            return _ends(then) and _ends(otherwise)
+    return False
 
 
-class _UnknownNameError(Exception):
-    """The expression refers to something that may change while the loop runs."""
+class _Check:
+    """Raises an error for what does not mean the same in a loop."""
+
+    def __init__(self, function: FunctionType, parameters: Sequence[str]) -> None:
+        self._globals = function.__globals__
+        self._variables = set(function.__code__.co_varnames)
+        self._known = set(parameters)
+        """The variables that surely have a value; others could still have one of the message before."""
+        self._statements = 0
+        self.assigned: set[str] = set()
+        self.has_globals = False
+
+    def block(self, body: Body, depth: int = 0) -> None:
+        """Check statements."""
+        if depth > _DEEPEST:
+            raise _UnsuitableError
+        for statement in body:
+            self._statements += 1
+            if self._statements > _MOST_STATEMENTS:
+                raise _UnsuitableError
+            self._statement(statement, depth)
+
+    def _statement(self, statement: ast.stmt, depth: int) -> None:
+        match statement:
+            case ast.Return(value=value):
+                self._expression(value or ast.Constant(None))
+            case ast.If(test=test, body=then, orelse=otherwise):
+                self._expression(test)
+                before = set(self._known)
+                self.block(then, depth + 1)
+                after_then, self._known = self._known, before
+                self.block(otherwise, depth + 1)
+                self._known &= after_then
+            case ast.Assign(targets=targets, value=value):
+                self._expression(value)
+                for target in targets:
+                    self._target(target)
+            case ast.AugAssign(target=target, value=value):
+                if isinstance(target, ast.Name):
+                    self._name(target.id)
+                self._expression(value)
+                self._target(target)
+            case ast.Expr(value=ast.Call() as value):
+                self._expression(value)
+            case ast.Pass():
+                pass
+            case _:
+                raise _UnsuitableError
+
+    def _target(self, target: ast.expr) -> None:
+        match target:
+            case ast.Name(id=name):
+                self._known.add(name)
+                self.assigned.add(name)
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                for part in parts:
+                    self._target(part)
+            case ast.Attribute() | ast.Subscript():
+                self._expression(target)
+            case _:
+                raise _UnsuitableError
+
+    def _expression(self, expression: ast.expr) -> None:
+        nodes: list[tuple[ast.AST, int]] = [(expression, 0)]
+        for node, depth in nodes:
+            if not isinstance(node, _EXPRESSIONS) or depth > _DEEPEST_EXPRESSION:
+                raise _UnsuitableError
+            if isinstance(node, ast.Name):
+                self._name(node.id)
+            if isinstance(node, ast.Attribute) and node.attr in _LOOK_AT_THE_CALLER:
+                raise _UnsuitableError
+            nodes += ((child, depth + 1) for child in ast.iter_child_nodes(node))
+
+    def _name(self, name: str) -> None:
+        if name in self._variables:
+            if name not in self._known:
+                raise _UnsuitableError
+        elif name in _LOOK_AT_THE_CALLER or is_own_name(name):
+            raise _UnsuitableError
+        elif name in self._globals or hasattr(builtins, name):
+            self.has_globals = True
+        else:
+            raise _UnsuitableError
+
+
+class _Writer:
+    """Writes a function that qualifies."""
+
+    def __init__(
+        self, loop: GeneratedLoop, code: CodeType, simple: _Simple, values: Sequence[str], result: Result
+    ) -> None:
+        self._loop = loop
+        self._simple = simple
+        self._values = dict(zip(simple.parameters, values, strict=True))
+        self._result = result
+        names = self._values | {name: loop.variable(name) for name in simple.assigned}
+        self._rename = _Rename(names)
+        self._shift = loop.users_function(code.co_filename, code.co_name)
+
+    def write(self) -> None:
+        """Write the whole function."""
+        for parameter in self._values.keys() & set(self._simple.assigned):
+            self._loop.line(f"{self._rename.names[parameter]} = {self._values[parameter]}")
+        self._block(self._simple.body)
+
+    def _block(self, body: Body) -> None:
+        for statement in body:
+            match statement:
+                case ast.Return(value=value):
+                    self._result(value or ast.copy_location(ast.Constant(None), statement), self._line)
+                case ast.If(test=test, body=then, orelse=otherwise):
+                    with self._loop.block("if ", self._here(test)):
+                        self._block(then)
+                    if otherwise:
+                        with self._loop.block("else:"):
+                            self._block(otherwise)
+                case _:
+                    self._loop.line("", self._here(statement))
+
+    def _line(self, before: str, found: ast.expr, after: str = "") -> None:
+        self._loop.line(before, self._here(found), after)
+
+    def _here(self, node: Any) -> Any:
+        """Return a node with the names of the loop, and its place in the user's file."""
+        return ast.increment_lineno(self._rename.visit(copy.deepcopy(node)), self._shift)
 
 
 class _Rename(ast.NodeTransformer):
     """Puts names of the loop in the place of a function's names."""
 
-    def __init__(
-        self, parameter: str, argument: str, globals_: dict[str, Any], name: Callable[[Any, str], str]
-    ) -> None:
-        self._parameter = parameter
-        self._argument = argument
-        self._globals = globals_
-        self._name = name
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
-        if node.id == self._parameter:
-            return ast.Name(self._argument, node.ctx)
-        if node.id not in _FUNCTIONS or node.id in self._globals:
-            raise _UnknownNameError
-        return ast.Name(self._name(getattr(builtins, node.id), node.id), node.ctx)
+        node.id = self.names.get(node.id, node.id)
+        return node

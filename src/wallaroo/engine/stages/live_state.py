@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from wallaroo.class_changes import upgraded, why_not_loaded
-from wallaroo.engine.state_heads import BucketHead
+from wallaroo.engine.state_manifest import BucketHead
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.errors import SavedStateError, users_traceback
 

@@ -17,9 +17,9 @@ from itertools import chain, groupby
 from typing import Any
 
 from wallaroo.engine.plan import Plan, SinkRoute, StepRoute
-from wallaroo.engine.stages.captured_output import CapturedStream
 from wallaroo.engine.stages.crash_guard import CallGuard, Function
 from wallaroo.engine.stages.current_message import CurrentMessage, Origin
+from wallaroo.engine.stages.stdout_capture import CapturedStream
 from wallaroo.engine.transport.buckets import stable_hash
 from wallaroo.engine.transport.dead_letter_record import Letter, Place, dump_records, make_letter, safe_repr, shorten
 from wallaroo.engine.transport.shuffle_format import DEAD_LETTERS, PRINTED, UNLISTED_KEYS, Chunk

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from wallaroo.engine.stages.live_state import BucketStore, MemoryStore
-from wallaroo.engine.state_heads import BucketName, Place, StoredHead
+from wallaroo.engine.state_manifest import BucketName, Place, StoredHead
 
 _FILE_MODE = 0o600
 

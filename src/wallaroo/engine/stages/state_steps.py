@@ -21,7 +21,8 @@ from wallaroo.engine.stages.outbox import USER_ERRORS, NotPicklableError, Outbox
 from wallaroo.engine.stages.result_checks import ReturnShapeError, checked_list, checked_pair, checked_save
 from wallaroo.engine.stages.steps import line_after, state_loop
 from wallaroo.engine.transport.dead_letter_record import Place
-from wallaroo.engine.transport.object_stream import Stream
+from wallaroo.engine.transport.unpacked_messages import Stream
+from wallaroo.inlined_lines import is_users
 from wallaroo.topology.model import StateComputation
 
 _JOINED_AT_ONCE = 2000
@@ -313,7 +314,7 @@ class _Guard:
 def _shaped(error: BaseException, step: StateStep) -> BaseException:
     """Return `error`, or a clearer one where the computation did not raise but returned the wrong shape."""
     trace = error.__traceback__
-    if trace is None or trace.tb_next is not None or not isinstance(error, TypeError | ValueError):
+    if trace is None or trace.tb_next is not None or is_users(trace) or not isinstance(error, TypeError | ValueError):
         return error
     kind = "(list of outputs, save_state)" if step.step.multi else "(output, save_state)"
     return ReturnShapeError(f"expected a tuple {kind}: {error}")

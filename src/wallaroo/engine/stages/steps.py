@@ -9,8 +9,9 @@ on Spark.
 
 from __future__ import annotations
 
+import ast
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 from wallaroo.connectors.registry import packer_of
 from wallaroo.engine.loop_codegen import GeneratedLoop
 from wallaroo.engine.plan import Plan, StepRoute
-from wallaroo.engine.stages.inlining import expression_of
+from wallaroo.engine.stages.inlining import Result, Write, inline
 from wallaroo.engine.stages.outbox import USER_ERRORS, Outbox
 from wallaroo.engine.stages.result_checks import (
     checked_bytes,
@@ -55,7 +56,7 @@ def source_line(plan: Plan, outbox: Outbox, pipeline: Pipeline) -> Run:
     place = Place.of_decoder(pipeline)
     decode = outbox.watched(_decode_of(pipeline.source.decoder), place.label)
     with loop.block("for payload in payloads:"):
-        with line.called(decode, "payload", place, takes_bytes=True):
+        with line.called(decode, "payload", place):
             line.write_after(DECODER, line.result)
         if any(isinstance(step, Computation) and step.multi for step in pipeline.steps):
             loop.line(f"if {loop.name(outbox, 'outbox')}.fanout_budget <= 0: break")
@@ -109,15 +110,14 @@ def state_loop(plan: Plan, outbox: Outbox, route: StepRoute) -> RunState:
     loop = GeneratedLoop("messages, state")
     line = _Line(loop, plan, outbox, route.pipeline)
     place = Place.of_step(route.pipeline, route.index)
-    compute = loop.name(outbox.watched(route.step.bind(), place.label), "compute")
+    compute = outbox.watched(route.step.bind(), place.label)
     loop.line("save_any = False")
     with loop.block("try:"), loop.block("for message in messages:"):
-        loop.line(f"result = {compute}(message, state)")
-        # A str of two characters could be unpacked as well.
-        loop.line(f"output, save = result if type(result) is tuple else {loop.name(checked_pair, 'checked')}(result)")
+        if not line.inlines(compute, ["message", "state"], partial(_write_pair, loop)):
+            loop.line(f"result = {loop.name(compute, 'compute')}(message, state)")
+            _write_unpacking(loop)
         if route.step.multi:
-            loop.line(f"if type(output) is not list: output = {loop.name(checked_list, 'checked')}(output)")
-            loop.line(f"{loop.name(outbox, 'outbox')}.fanout_budget -= len(output)")
+            line.write_list_check("output")
         loop.line("if save is True: save_any = True")
         loop.line(f"elif save is not False and {loop.name(checked_save, 'checked')}(save): save_any = True")
         if route.step.multi:
@@ -130,6 +130,25 @@ def state_loop(plan: Plan, outbox: Outbox, route: StepRoute) -> RunState:
         loop.line("return save_any, error")
     loop.line("return save_any, None")
     return loop.compiled()
+
+
+def _write_pair(loop: GeneratedLoop, result: ast.expr, write: Write) -> None:
+    """Generate the code that takes an output and whether to save apart; usually they are written as a pair."""
+    match result:
+        case ast.Tuple(elts=[output, save]) if not isinstance(output, ast.Starred) and not isinstance(
+            save, ast.Starred
+        ):
+            write("output = ", output)
+            write("save = ", save)
+        case _:
+            write("result = ", result)
+            _write_unpacking(loop)
+
+
+def _write_unpacking(loop: GeneratedLoop) -> None:
+    # A str of two characters could be unpacked as well.
+    is_tuple = f"{loop.builtin(type)}(result) is {loop.builtin(tuple)}"
+    loop.line(f"output, save = result if {is_tuple} else {loop.name(checked_pair, 'checked')}(result)")
 
 
 class _Line:
@@ -231,63 +250,43 @@ class _Line:
         with loop.block(f"except {self._errors} as error:"):
             loop.line(f"{loop.name(fail, 'fail')}({message}, error)")
 
+    def inlines(self, function: Callable[..., Any], arguments: Sequence[str], result: Result) -> bool:
+        """Write a user's function into the loop; return whether that was possible, otherwise it has to be called."""
+        return self._outbox.inlines and inline(self.loop, function, arguments, result)
+
+    def _write_value(
+        self, before: str, function: Callable[[Any], Any], message: str, hint: str, after: str = ""
+    ) -> None:
+        """Generate a line with a user's function of a message: its code, or else a call."""
+        if not self.inlines(function, [message], lambda found, write: write(before, found, after)):
+            self.loop.line(f"{before}{self.loop.name(function, hint)}({message}){after}")
+
+    def write_list_check(self, results: str) -> None:
+        """Generate the code for the list, in the variable `results`, that a multi-output step has returned."""
+        loop = self.loop
+        is_list = f"{loop.builtin(type)}({results}) is {loop.builtin(list)}"
+        loop.line(f"if not {is_list}: {results} = {loop.name(checked_list, 'checked')}({results})")
+        loop.line(f"{loop.name(self._outbox, 'outbox')}.fanout_budget -= {loop.builtin(len)}({results})")
+
     @contextlib.contextmanager
-    def called(
-        self, function: Callable[[Any], Any], message: str, place: Place, *, takes_bytes: bool = False
-    ) -> Iterator[None]:
-        """Generate a call of a user's function; code generated inside this context runs if the result is not None."""
+    def called(self, function: Callable[[Any], Any], message: str, place: Place) -> Iterator[None]:
+        """Generate a user's function of a message; code generated inside this context runs if it gives a result."""
         loop = self.loop
         self.result = result = loop.variable("message")
-        if (expression := self._expression(function, message, takes_bytes=takes_bytes)) is not None:
-            loop.line(f"try: {result} = {expression}")
-            loop.line(f"except {self._errors} as error: {result} = {self._failed(function, place)}({message}, error)")
-            with loop.block(f"if {result} is not None:"):
-                yield
-            return
         with self._attempt(message, place):
-            loop.line(f"{result} = {loop.name(function, 'function')}({message})")
+            self._write_value(f"{result} = ", function, message, "function")
         with loop.block("else:"), loop.block(f"if {result} is not None:"):
             yield
-
-    def _expression(self, function: Callable[[Any], Any], message: str, *, takes_bytes: bool = False) -> str | None:
-        """Return the inlined expression for a call of a user's function, None if it has to be called."""
-        if not self._outbox.inlines:
-            return None
-        return expression_of(function, message, self.loop.name, takes_bytes=takes_bytes)
-
-    def _failed(
-        self, function: Callable[[Any], Any], place: Place, check: Callable[[Any], object] | None = None
-    ) -> str:
-        """Return the name of a function for a message whose expression has raised an error.
-
-        It calls the user's function, to get the traceback that the user expects. The result is not used: the expression
-        may have changed something, so a second attempt may return something else, and the message has failed.
-        """
-        outbox = self._outbox
-
-        def fail(message: Any, error: BaseException) -> None:
-            try:
-                result = function(message)
-                if check is not None:
-                    check(result)
-            except USER_ERRORS as again:
-                if type(again) is type(error):
-                    again.__context__ = None  # The error of the expression, which is the same.
-                    error = again
-            outbox.fail(place, message, error)
-
-        return self.loop.name(fail, "failed")
 
     @contextlib.contextmanager
     def _called_multi(self, step: Computation, message: str, place: Place) -> Iterator[None]:
         loop = self.loop
         results = loop.variable("messages")
         self.result = result = loop.variable("message")
-        function = loop.name(self._outbox.watched(step.bind(), place.label), "function")
+        function = self._outbox.watched(step.bind(), place.label)
         with self._attempt(message, place):
-            loop.line(f"{results} = {function}({message})")
-            loop.line(f"if type({results}) is not list: {results} = {loop.name(checked_list, 'checked')}({results})")
-            loop.line(f"{loop.name(self._outbox, 'outbox')}.fanout_budget -= len({results})")
+            self._write_value(f"{results} = ", function, message, "function")
+            self.write_list_check(results)
         with loop.block("else:"), loop.block(f"for {result} in {results}:"), loop.block(f"if {result} is not None:"):
             yield
 
@@ -300,8 +299,8 @@ class _Line:
         if is_restored:
             loop.line(f"{before} = {current}.key")
         with self._attempt(message, place):
-            key_of = loop.name(self._outbox.watched(step.bind(), place.label), "key_of")
-            loop.line(f"{current}.key = {key_of}({message})")
+            key_of = self._outbox.watched(step.bind(), place.label)
+            self._write_value(f"{current}.key = ", key_of, message, "key_of")
         with loop.block("else:"):
             self.write_after(index, message)
         if is_restored:
@@ -309,23 +308,15 @@ class _Line:
 
     def _write_to_state(self, route: StepRoute, message: str, place: Place) -> None:
         loop = self.loop
-        keyed = self._outbox.keyed(route)
-        groups = loop.name(keyed, "groups")
+        groups = loop.name(self._outbox.keyed(route), "groups")
         partition = route.step.bind_partition()
         if partition is not None:
             partition = self._outbox.watched(partition, place.label)
             # The message's earlier key is not the one it would have here.
-            place = replace(place, keyed=False)
-            if (expression := self._expression(partition, message)) is not None:
-                failed = self._failed(partition, place, check=keyed.get)  # The key may be one that cannot be hashed.
-                loop.line(f"try: {groups}[{expression}].append({message})")
-                loop.line(f"except {self._errors} as error: {failed}({message}, error)")
-                return
-            key = f"{loop.name(partition, 'partition')}({message})"
-        elif route.step.state.partitioned:
-            key = f"{loop.name(self._outbox.current, 'current')}.key"
-        else:
-            key = "None"
+            with self._attempt(message, replace(place, keyed=False)):
+                self._write_value(f"{groups}[", partition, message, "partition", f"].append({message})")
+            return
+        key = f"{loop.name(self._outbox.current, 'current')}.key" if route.step.state.partitioned else "None"
         with self._attempt(message, place):
             loop.line(f"{groups}[{key}].append({message})")
 
@@ -346,7 +337,8 @@ class _Line:
         with self._attempt(message, place):
             loop.line(f"{chosen} = {loop.name(self._outbox.watched(choose, place.label), 'choose')}({message})")
             # The result is usually a single name.
-            loop.line(f"if type({chosen}) is str and {chosen} in {known}: {chosen} = {known}[{chosen}]")
+            is_name = f"{loop.builtin(type)}({chosen}) is {loop.builtin(str)}"
+            loop.line(f"if {is_name} and {chosen} in {known}: {chosen} = {known}[{chosen}]")
             loop.line(f"else: {chosen} = {loop.name(checked_names, 'checked')}({chosen}, {known})")
         with loop.block("else:"):
             for name, number in names.items():
@@ -361,13 +353,9 @@ class _Line:
         place = Place.of_encoder(self._pipeline, number)
         encode = self._outbox.watched(route.sink.encoder.encode, place.label)
         with self._attempt(message, place):
-            if (expression := self._expression(encode, message)) is not None:
-                loop.line(f"try: encoded = {expression}")
-                loop.line(f"except {self._errors} as error: encoded = {self._failed(encode, place)}({message}, error)")
-            else:
-                loop.line(f"encoded = {loop.name(encode, 'encode')}({message})")
+            self._write_value("encoded = ", encode, message, "encode")
             if (pack := packer_of(route.sink)) is not None:
                 loop.line(f"if encoded is not None: {append}({loop.name(pack, 'pack')}(encoded))")
             else:
-                loop.line(f"if type(encoded) is bytes: {append}(encoded)")
+                loop.line(f"if {loop.builtin(type)}(encoded) is {loop.builtin(bytes)}: {append}(encoded)")
                 loop.line(f"elif encoded is not None: {append}({loop.name(checked_bytes, 'checked')}(encoded))")

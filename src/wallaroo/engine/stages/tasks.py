@@ -16,18 +16,18 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from wallaroo.engine.stages.captured_output import catch_streams
 from wallaroo.engine.stages.crash_guard import GuardedTask, note_in
 from wallaroo.engine.stages.first_stage import SourceMessages
 from wallaroo.engine.stages.shuffle import NOTHING, Batches, BlockOrder, Shares, Shuffle, end_before
 from wallaroo.engine.stages.state_files import StateFiles
+from wallaroo.engine.stages.stdout_capture import catch_streams
 from wallaroo.engine.stages.worker import Worker
 from wallaroo.engine.transport.plan_file import PlanRef
 from wallaroo.engine.transport.shuffle_format import pack_share, unpack_share
 from wallaroo.engine.transport.task_channel import TaskChannel
 from wallaroo.ingress.block_sequence import unpack_blocks
-from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.remote_reader import RemoteMessages
+from wallaroo.ingress.source_positions import Lane
 
 _MUCH_STATE_BYTES = 64 << 20
 """How much state a task may write during an epoch before it requests its end: a failure would undo all of it."""
@@ -74,7 +74,7 @@ def first_stage(settings: TaskSettings) -> Callable[[Batches], Batches]:
             worker.prepare_sources()
             task = FirstTask(settings, partition, driver, worker)
             yield from task.begin()
-            for batch in batches:
+            for batch in received(batches):
                 yield from task.take(batch)
 
     return run
@@ -94,10 +94,26 @@ def later_stage(settings: TaskSettings, level: int) -> Callable[[Batches], Batch
                 worker.try_states(level, driver.welcome.heads, files)
             task = LaterTask(settings, level, partition, driver, worker, files)
             yield from task.begin()
-            for batch in batches:
+            for batch in received(batches):
                 yield from task.take(batch)
 
     return run
+
+
+def received(batches: Batches) -> Batches:
+    """Yield the rows that Spark sends to a task.
+
+    Raises:
+        EOFError: Spark has closed the connection in the middle, as it does while it ends a query that has failed.
+    """
+    while True:
+        try:
+            batch = next(batches, None)
+        except pa.ArrowInvalid as error:
+            raise EOFError(f"Spark has closed a worker's connection ({error})") from error
+        if batch is None:
+            return
+        yield batch
 
 
 class FirstTask:

@@ -20,12 +20,12 @@ from wallaroo.engine.stages.outbox import USER_ERRORS, NotPicklableError, Outbox
 from wallaroo.engine.stages.provenance import ArrivedSlice, Retracing
 from wallaroo.engine.stages.state_files import BucketStores
 from wallaroo.engine.stages.state_steps import BucketRun, StateStep, Work
-from wallaroo.engine.state_heads import BucketName
+from wallaroo.engine.state_manifest import BucketName
 from wallaroo.engine.transport.dead_letter_record import PACKED, Letter
 from wallaroo.engine.transport.shuffle_format import BLOCK, Chunk
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.block_sequence import SequencedBlock, unpack_block
-from wallaroo.ingress.lanes import Lane
+from wallaroo.ingress.source_positions import Lane
 
 _KEPT_AT_MOST = 16 << 20
 """How many bytes of messages are kept for rebuilding a state after an error before the states are written."""

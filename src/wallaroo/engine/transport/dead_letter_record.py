@@ -20,7 +20,7 @@ from wallaroo.connectors.output_block import Body
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.errors import users_traceback
 from wallaroo.topology.model import Pipeline, SinkGroup, Target
-from wallaroo.topology.places import CHOOSE, ENCODER, STEP, path_of, spot_of
+from wallaroo.topology.step_identity import CHOOSE, ENCODER, STEP, path_of, spot_of
 
 Letter = dict[str, Any]
 
@@ -52,7 +52,7 @@ class Place:
     """Whether messages have a key here, which the next state may need."""
 
     path: Mapping[str, Any] | None = None
-    """By what the place is found again when the program has changed (`topology.places`); None for the decoder."""
+    """What finds the place again in a changed program (`topology.step_identity`); None for the decoder."""
 
     @classmethod
     def of_decoder(cls, pipeline: Pipeline) -> Place:

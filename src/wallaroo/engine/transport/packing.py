@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 from wallaroo.class_changes import loads
 from wallaroo.engine.loop_codegen import GeneratedLoop
-from wallaroo.engine.transport.object_stream import Stream
+from wallaroo.engine.transport.unpacked_messages import Stream
 
 PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
 """Classes whose objects contain no other objects."""

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from wallaroo.connectors.output_block import Body
 from wallaroo.engine.failure_kinds import failure_of
-from wallaroo.engine.state_heads import BucketName, StoredHead
+from wallaroo.engine.state_manifest import BucketName, StoredHead
 from wallaroo.engine.transport.crash_notes import NO_CARE, Care
 from wallaroo.engine.transport.dead_letter_record import Letter
-from wallaroo.ingress.lanes import Lane, dump_ends
+from wallaroo.ingress.source_positions import Lane, dump_ends
 from wallaroo.process_sockets import HELLO_TIMEOUT_SECONDS, dial, receive_exactly
 
 FRAME = Struct("<BqI")

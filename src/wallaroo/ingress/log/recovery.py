@@ -58,17 +58,19 @@ class Recovered:
     dropped: list[str] = field(default_factory=list)
 
 
-def recover(directory: Path, committed: int) -> Recovered:
+def recover(directory: Path, committed: int, needed: int | None = None) -> Recovered:
     """Recover the log in `directory` and return its segments.
 
     `committed` is the index up to which messages have been processed: segments entirely below it are deleted, and no
     index below it is assigned again, even if the log lost its tail in a power failure. Nor is an index that is
-    recorded as lost: a crash may have happened between that record and the creation of the segment after it.
+    recorded as lost: a crash may have happened between that record and the creation of the segment after it. Segments
+    with messages from `needed` on are kept, also if they have been processed.
     """
+    unneeded = committed if needed is None else min(committed, needed)
     directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
     _remove_partial_segments(directory)
     starts = segment_starts(directory)
-    while len(starts) > 1 and starts[1] <= committed:
+    while len(starts) > 1 and starts[1] <= unneeded:
         segment_paths(directory, starts.pop(0)).unlink()
     if not starts:
         return Recovered([create_segment(directory, past_lost(directory, committed))])
@@ -84,7 +86,7 @@ def recover(directory: Path, committed: int) -> Recovered:
     following_index = past_lost(directory, max(end, committed))
     if following_index > end:
         found.segments.append(create_segment(directory, following_index))
-        while found.segments[0].end <= committed and len(found.segments) > 1:
+        while found.segments[0].end <= unneeded and len(found.segments) > 1:
             segment_paths(directory, found.segments.pop(0).start).unlink()
     return found
 

@@ -71,15 +71,27 @@ class LogWriter:
     damaged when the log was opened.
     """
 
-    def __init__(self, directory: Path, *, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        before_segment: Callable[[int], None] = lambda _end: None,
+        needed: int | None = None,
+    ) -> None:
+        """Open a log; `before_segment` is called before each new segment, with the end of what is synced to disk.
+
+        Messages from `needed` on are kept when it is opened, also if they have been processed.
+        """
         self.directory = Path(directory)
+        self._before_segment = before_segment
         self._segment_bytes = segment_bytes
         self.directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         self._lock = _lock(self.directory / "lock")
         self._files: tuple[int, ...] = ()
         try:
             self.committed = read_committed(self.directory).get(0, 0)
-            recovered = recover(self.directory, self.committed)
+            recovered = recover(self.directory, self.committed, needed)
             self._segments = recovered.segments
             self._files = self._open_files(self._segments[-1])
         except BaseException:
@@ -226,6 +238,7 @@ class LogWriter:
     def _roll(self, start: int) -> None:
         self._drop_unfinished()
         self.sync()
+        self._before_segment(self.end)
         segment = create_segment(self.directory, start)
         files = self._open_files(segment)
         for file in self._files:

@@ -1,0 +1,1 @@
+"""What the original had beside its API, for scripts that use it."""
