@@ -66,16 +66,10 @@ _SETTINGS = {
     "log.retention.check.interval.ms": "1000",
     "log.initial.task.delay.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-    # One that stands still for a while is not given up. After a crash, `_give_up` does that.
-    "broker.session.timeout.ms": "30000",
+    # After a crash, a broker can register again when the controller has given up the one before.
+    "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
-_GIVING_UP = {
-    "process.roles": "controller",
-    "broker.session.timeout.ms": "500",
-    "broker.heartbeat.interval.ms": "100",
-}
-_GIVEN_UP = b"because its session has timed out"
 
 
 class Broker:
@@ -88,7 +82,6 @@ class Broker:
         self._controller = free_port()
         self._numbers = itertools.count(1)
         self._process: subprocess.Popen[bytes] | None = None
-        self._has_crashed = False
         self.pid: int | None = None
         at = f"PLAINTEXT://{self.address}"
         self._settings: dict[str, object] = {
@@ -120,8 +113,6 @@ class Broker:
     def start(self) -> Self:
         """Start it, also again after `stop` or `kill`; returns when it answers a request for metadata."""
         assert self._process is None, "the broker is running"
-        if self._has_crashed:
-            self._give_up()
         with self._log.open("ab") as log:
             self._process = process_guard.start(
                 self._command("kafka.Kafka", self._properties), None, env=dict(os.environ), stdout=log, stderr=log
@@ -140,7 +131,6 @@ class Broker:
 
     def kill(self) -> None:
         """End it as a crash would (SIGKILL)."""
-        self._has_crashed = True
         self._end(signal.SIGKILL)
 
     def clean_up(self) -> None:
@@ -262,44 +252,8 @@ class Broker:
     def _log(self) -> Path:
         return self._folder / "broker.log"
 
-    def _give_up(self) -> None:
-        """Have the controller, without the broker, find out that the broker has crashed.
-
-        In a cluster, a broker that comes back finds that others have given it up. Where it is alone, it would first
-        continue as the leader that it was, and be given up then. If Kafka 4.3 is completing a transaction at that
-        moment, it takes partitions without a leader for deleted ones and leaves out their marks: the transaction hangs
-        for ever, and nobody can read what comes after it.
-        """
-        settings = {name: value for name, value in self._settings.items() if "listener" not in name} | _GIVING_UP
-        settings["controller.listener.names"] = "CONTROLLER"
-        settings["listeners"] = f"CONTROLLER://127.0.0.1:{self._controller}"
-        properties = self._folder / "controller.properties"
-        _write_properties(properties, settings)
-        process = process_guard.start(
-            self._command(
-                "kafka.Kafka", properties, logging="org.apache.kafka.controller.ReplicationControlManager=info"
-            ),
-            None,
-            env=dict(os.environ),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        given_up = False
-        with process, self._log.open("ab") as log:
-            assert process.stdout is not None
-            for line in process.stdout:
-                log.write(line)
-                if _GIVEN_UP in line:
-                    given_up = True
-                    # Not killed: what it has found out has to be in its log.
-                    (child,) = psutil.Process(process.pid).children()
-                    child.terminate()
-        assert given_up, f"the controller has ended:\n{self.log}"
-        self._has_crashed = False
-
-    def _command(self, *arguments: object, logging: str = "") -> list[str]:
-        flags = [*_FLAGS, *([f"-Dorg.slf4j.simpleLogger.log.{logging}"] if logging else [])]
-        return [str(part) for part in (java(), *flags, "-cp", f"{jars()}/*", *arguments)]
+    def _command(self, *arguments: object) -> list[str]:
+        return [str(part) for part in (java(), *_FLAGS, "-cp", f"{jars()}/*", *arguments)]
 
     def _run(self, *arguments: object) -> None:
         command = self._command(*arguments)

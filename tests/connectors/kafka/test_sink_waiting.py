@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
 from tests.connectors.kafka.written_blocks import PATIENCE, expected, found_in
 
 from wallaroo.connectors.base import StoppedError
+from wallaroo.connectors.kafka import producers
 from wallaroo.connectors.kafka.sink import transactional_id
 from wallaroo.errors import AddressError
 
@@ -185,6 +186,44 @@ def test_a_broker_that_does_not_answer_for_a_while(new_kafka, open_sink):
     written.deliver(2)
     assert written.wait_for(3) == [0, 1, 2]
     assert found_in(broker.consume(topic)) == expected(range(3))
+
+
+def test_brokers_that_have_forgotten_the_number_of_the_last_block(new_kafka, open_sink, application):
+    broker = new_kafka().start()
+    topic = broker.create_topic(partitions=3)
+    written = open_sink(topic, broker)
+    written.deliver(3)
+    written.wait_for(1)
+    # As they do with an application that has had no outputs for a week.
+    [forgotten] = broker.admin.delete_consumer_groups([transactional_id(application, topic)]).values()
+    forgotten.result(PATIENCE)
+    broker.stop()
+    written.deliver(4)
+    broker.start()
+    assert written.wait_for(2) == [3, 4]
+    assert found_in(broker.consume(topic)) == expected([3, 4])
+
+
+def test_a_client_that_gets_no_answer_for_long_is_replaced(new_kafka, open_sink, monkeypatch):
+    monkeypatch.setattr(producers, "_PATIENCE_SECONDS", 1.0)
+    broker = new_kafka().start()
+    topic = broker.create_topic(partitions=3)
+    written = open_sink(topic, broker)
+    written.deliver(0)
+    written.wait_for(1)
+    first = written.sink._producer._client
+    # The broker stands still when everything is written, and the transaction is to be committed.
+    written.holding_up.append(3)
+    written.deliver(3)
+    wait_until(lambda: 3 in written.durable)
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: written.sink._producer._client is not first)
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+    written.deliver(4)
+    assert written.wait_for(3) == [0, 3, 4]
+    assert found_in(broker.consume(topic)) == expected([0, 3, 4])
 
 
 @BOTH

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 import uuid
@@ -22,6 +23,9 @@ OnWait = Callable[[KafkaError], None]
 _CALL_SECONDS = 1.0
 _HUNG_SECONDS = 10.0
 """How long a call can take that should end after `_CALL_SECONDS`. Some do not if a broker goes away meanwhile."""
+_PATIENCE_SECONDS = 20.0
+"""How long a call is repeated. When a broker goes away, or a partition has no leader for a while, a client may wait for
+an answer that never comes; a new one does not."""
 _END_SECONDS = 3.0
 _RETRY_SECONDS = 0.02
 _FRAMING_BYTES = 1024
@@ -56,6 +60,9 @@ class IdempotentProducer:
         max_message_size: How large the value and the key of a message can be, in bytes.
         on_wait: Called while the brokers are waited for.
     """
+
+    _stalled_seconds = math.inf
+    """How long no message needs to be acknowledged. A new client could not know which ones the last one has written."""
 
     def __init__(self, topic: str, settings: Mapping[str, Any], max_message_size: int, on_wait: OnWait) -> None:
         self._topic = topic
@@ -129,8 +136,14 @@ class IdempotentProducer:
                 except BufferError:
                     self._produce_later(client, value, key, partition)
             client.poll(0)
-        while client.flush(_CALL_SECONDS):
-            self._wait(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - so named.
+        before, deadline = 0, math.inf
+        while left := client.flush(_CALL_SECONDS):
+            if left != before:
+                before, deadline = left, time.monotonic() + self._stalled_seconds
+            error = KafkaError(KafkaError._TIMED_OUT)  # noqa: SLF001 - so named.
+            if time.monotonic() > deadline:
+                raise KafkaException(error)
+            self._wait(error)
         if self._refusals:
             raise KafkaException(self._refusals[0])
 
@@ -144,7 +157,11 @@ class IdempotentProducer:
             self._wait(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
 
     def _patiently(self, call: Callable[[float], T], poll: Callable[[float], Any]) -> T:
-        """Make a call until it is answered; repeated, it continues where it was."""
+        """Make a call until it is answered; repeated, it continues where it was.
+
+        A client that has no answer for long is given up by raising the error, also if the brokers are away.
+        """
+        deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             try:
                 return _within(_HUNG_SECONDS, lambda: call(_CALL_SECONDS))
@@ -152,7 +169,8 @@ class IdempotentProducer:
                 raise
             except KafkaException as failed:
                 error: KafkaError = failed.args[0]
-                if error.fatal() or not (error.retriable() or error.code() in NO_ANSWER):
+                is_passing = not error.fatal() and (error.retriable() or error.code() in NO_ANSWER)
+                if not is_passing or time.monotonic() > deadline:
                     raise
                 poll(0)
                 self._wait(error)
@@ -174,6 +192,8 @@ class TransactionalProducer(IdempotentProducer):
         name: The transactional id, and the name of the group.
         make_durable: Has a block synced to disk before its number is used.
     """
+
+    _stalled_seconds = _PATIENCE_SECONDS
 
     def __init__(  # noqa: PLR0913, PLR0917 - those of the other producer, and its own
         self,
@@ -218,7 +238,8 @@ class TransactionalProducer(IdempotentProducer):
         self._has_claimed = True
 
     def _check_claim(self, owner: str | None) -> None:
-        if self._has_claimed and owner != self._process:
+        # Brokers forget a number that has not changed for a week or so: then nobody has taken over.
+        if self._has_claimed and owner not in {None, self._process}:
             raise FencedError
 
     def write(self, blocks: Sequence[OutputBlock]) -> None:
