@@ -86,7 +86,7 @@ class GeneratedLoop:
     def builtin(self, thing: type | Callable[..., Any]) -> str:
         """Return a name for something of Python's own: the user's module may use its name for something else."""
         if thing not in self._builtins:
-            self._builtins[thing] = self.name(thing, thing.__name__)
+            self._builtins[thing] = self.name(thing, thing.__name__.strip("_"))
         return self._builtins[thing]
 
     def variable(self, hint: str) -> str:

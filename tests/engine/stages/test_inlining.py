@@ -1,11 +1,13 @@
 """Which functions are written into the loops, and that it makes no difference but for speed."""
 
+import collections
 import functools
 import importlib
 import linecache
 import logging
 import runpy
 import textwrap
+import typing
 import warnings
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from wallaroo.engine.stages.outbox import Outbox
 from wallaroo.engine.stages.state_steps import BucketRun, StateStep
 from wallaroo.engine.stages.steps import source_line
 from wallaroo.engine.transport.unpacked_messages import Stream
+from wallaroo.errors import users_traceback
 
 FACTOR = 1.8
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
@@ -680,3 +683,75 @@ def test_what_fails_in_a_state_computation_gives_the_states_and_letters_of_faili
     kinds = {letter["error"].partition(":")[0].rpartition(".")[2] for letter in inlined[0]}
     assert kinds == {"ReturnShapeError", "TypeError", "ValueError"}
     assert all("in add" in letter["traceback"] for letter in inlined[0] if letter["error"].startswith("TypeError"))
+
+
+class Reading(typing.NamedTuple):
+    city: str
+    degrees: float = 0.0
+
+
+Pair = collections.namedtuple("Pair", "one other")  # noqa: PYI024 - existing programs use both
+
+
+class Checked(Pair):
+    def __new__(cls, one, other):
+        return super().__new__(cls, one, abs(other))
+
+
+def reading(text):
+    city, degrees = text.split()
+    return Reading(city, float(degrees))
+
+
+def nested(text):
+    return Pair(Pair(text, 1), [Reading("oslo", 2.5)])
+
+
+def not_all_values(text):
+    return Reading(text)
+
+
+def named_values(text):
+    return Reading(text, degrees=1.0)
+
+
+def starred(text):
+    return Reading(*text.split())
+
+
+def of_a_subclass(text):
+    return Checked(text, -1)
+
+
+def of_a_variable(kind):
+    return kind("oslo", 2.5)
+
+
+@pytest.mark.parametrize("function", [reading, nested])
+def test_named_tuples_are_made_without_the_code_of_their_classes(function):
+    (made,) = [line for line in lines_of(function) if "return" in line]
+    assert "Reading(" not in made
+    assert "Pair(" not in made
+    result = loop_of(function, "message").compiled()("oslo 4.5")
+    assert result == function("oslo 4.5")
+    assert type(result) is type(function("oslo 4.5"))
+    assert repr(result) == repr(function("oslo 4.5"))
+
+
+@pytest.mark.parametrize("function", [not_all_values, named_values, starred, of_a_subclass])
+def test_other_calls_of_classes_stay_calls(function):
+    assert "new" not in lines_of(function)[-1]
+    assert repr(loop_of(function, "message").compiled()("oslo 4.5")) == repr(function("oslo 4.5"))
+
+
+def test_a_parameter_may_be_a_class():
+    assert loop_of(of_a_variable, "message").compiled()(Reading) == Reading("oslo", 2.5)
+    assert loop_of(of_a_variable, "message").compiled()(lambda *values: values) == ("oslo", 2.5)
+
+
+def test_an_error_in_a_value_of_a_named_tuple_has_its_usual_traceback():
+    with pytest.raises(ValueError, match="could not convert") as raised:
+        loop_of(reading, "message").compiled()("oslo cold")
+    shown = users_traceback(raised.value)
+    assert "in reading" in shown
+    assert "return Reading(city, float(degrees))" in shown

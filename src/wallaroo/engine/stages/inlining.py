@@ -3,7 +3,8 @@
 A function qualifies if it consists of assignments, calls of methods, and `if`, and returns at the end of each path. Its
 code is taken as it is; only its parameters and variables get the names that they have in the loop. Calling such a
 function costs as much as what it does. An error in it has the traceback that it would have if the function had been
-called (`inlined_lines`). Its variables live until the next message has values for them, or the loop ends.
+called (`inlined_lines`). Its variables live until the next message has values for them, or the loop ends. Calls of the
+classes of named tuples become calls of `tuple.__new__`, which is all that these do.
 
 Functions that could notice that there is no call are called: those that look at their own frame or variables, also by
 a method such as `DataFrame.query`, and those with calls that look like those of a logger, which notes where it is.
@@ -16,6 +17,7 @@ import builtins
 import copy
 import inspect
 import warnings
+from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType
@@ -92,7 +94,7 @@ def inline(loop: GeneratedLoop, function: Callable[..., Any], arguments: Sequenc
     if simple.has_globals and not loop.shares_globals(plain.__globals__):
         return False
     values = [*(loop.name(each, "self") for each in bound), *arguments]
-    _Writer(loop, plain.__code__, simple, values, result).write()
+    _Writer(loop, plain, simple, values, result).write()
     return True
 
 
@@ -283,15 +285,15 @@ class _Writer:
     """Writes a function that qualifies."""
 
     def __init__(
-        self, loop: GeneratedLoop, code: CodeType, simple: _Simple, values: Sequence[str], result: Result
+        self, loop: GeneratedLoop, function: FunctionType, simple: _Simple, values: Sequence[str], result: Result
     ) -> None:
         self._loop = loop
         self._simple = simple
         self._values = dict(zip(simple.parameters, values, strict=True))
         self._result = result
         names = self._values | {name: loop.variable(name) for name in simple.assigned}
-        self._rename = _Rename(names)
-        self._shift = loop.users_function(code.co_filename, code.co_name)
+        self._rename = _Rename(names, _NamedTuples(loop, function))
+        self._shift = loop.users_function(function.__code__.co_filename, function.__code__.co_name)
 
     def write(self) -> None:
         """Write the whole function."""
@@ -322,11 +324,58 @@ class _Writer:
 
 
 class _Rename(ast.NodeTransformer):
-    """Puts names of the loop in the place of a function's names."""
+    """Puts names of the loop in the place of a function's names, and makes named tuples without their classes' code."""
 
-    def __init__(self, names: Mapping[str, str]) -> None:
+    def __init__(self, names: Mapping[str, str], named_tuples: _NamedTuples) -> None:
         self.names = names
+        self._named_tuples = named_tuples
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
         node.id = self.names.get(node.id, node.id)
         return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        made = self._named_tuples.made_directly(node)
+        self.generic_visit(node)
+        return made
+
+
+class _NamedTuples:
+    """Makes named tuples as the code of their classes does, but without calling it."""
+
+    def __init__(self, loop: GeneratedLoop, function: FunctionType) -> None:
+        self._loop = loop
+        self._globals = function.__globals__
+        self._variables = set(function.__code__.co_varnames)
+
+    def made_directly(self, call: ast.Call) -> ast.Call:
+        """Change a call to one of `tuple.__new__`, if it is one of the class of a named tuple with all its values."""
+        match call:
+            case ast.Call(func=ast.Name(id=name) as kind, args=values, keywords=[]) if (
+                name not in self._variables
+                and _makes_a_tuple_of(self._globals.get(name), len(values))
+                and not any(isinstance(value, ast.Starred) for value in values)
+            ):
+                new = ast.Name(self._loop.builtin(tuple.__new__), ast.Load())
+                call.func = ast.copy_location(new, kind)
+                call.args = [kind, ast.copy_location(ast.Tuple(values, ast.Load()), call)]
+        return call
+
+
+def _makes_a_tuple_of(kind: Any, number: int) -> bool:
+    """Return whether something is the class of a named tuple of `number` values, made as all such classes make theirs.
+
+    >>> from typing import NamedTuple
+    >>> class Point(NamedTuple):
+    ...     x: int
+    ...     y: int = 0
+    >>> _makes_a_tuple_of(Point, 2), _makes_a_tuple_of(Point, 1), _makes_a_tuple_of(tuple, 2)
+    (True, False, False)
+    """
+    fields = getattr(kind, "_fields", ())
+    if type(kind) is not type or not issubclass(kind, tuple) or len(fields) != number:
+        return False
+    usual = namedtuple(kind.__name__, fields, rename=True)  # type: ignore[misc]  # noqa: PYI024
+    made, expected = (getattr(each.__new__, "__code__", None) for each in (kind, usual))
+    # Both have been given these globals by `collections`, so that the same names are the same functions.
+    return made is not None and expected is not None and _essence(made) == _essence(expected)
