@@ -150,6 +150,10 @@ class Broker:
         """The client for everything that is not about messages; what it has been asked for ends with it."""
         return AdminClient(self.client())
 
+    def replace_admin(self) -> None:
+        """Use a new client from now on: after a broker stood still, one may wait forever."""
+        self.__dict__.pop("admin", None)
+
     def create_topic(self, name: str | None = None, partitions: int = 1, **config: Any) -> str:
         """Create a topic, with a name of its own if none is given, and return its name; `a_b` stands for `a.b`."""
         name = name or f"topic-{os.getpid()}-{next(self._numbers)}"

@@ -95,6 +95,7 @@ class KafkaOutside(Outside):
         try:
             return self._ends(IsolationLevel.READ_UNCOMMITTED) != self._ends(IsolationLevel.READ_COMMITTED)
         except KafkaException:
+            self._broker.replace_admin()
             return False  # The broker is away just now.
 
     def let_go(self) -> None:
