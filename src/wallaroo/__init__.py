@@ -30,7 +30,6 @@ import sys
 from typing import TYPE_CHECKING
 
 from wallaroo._version import __version__
-from wallaroo.api.args import tcp_parse_input_addrs, tcp_parse_output_addrs
 from wallaroo.api.builder import ApplicationBuilder
 from wallaroo.api.codecs import decoder, encoder
 from wallaroo.api.computations import (
@@ -41,6 +40,7 @@ from wallaroo.api.computations import (
 )
 from wallaroo.api.connectors import SinkConnectorConfig, SourceConnectorConfig, sink_connector, source_connector
 from wallaroo.api.decorated import class_of_decorated
+from wallaroo.api.default_serialization import deserialize, serialize
 from wallaroo.api.durations import hours, microseconds, milliseconds, minutes, nanoseconds, seconds
 from wallaroo.api.kafka_args import (
     CustomKafkaSinkCLIParser,
@@ -52,15 +52,14 @@ from wallaroo.api.kafka_args import (
 )
 from wallaroo.api.partitions import key_extractor, partition
 from wallaroo.api.pipelines import Pipeline, build_application, source
-from wallaroo.api.serialization import deserialize, serialize
+from wallaroo.api.tcp_args import tcp_parse_input_addrs, tcp_parse_output_addrs
 from wallaroo.api.upcoming import Aggregation, count_windows, range_windows
 from wallaroo.class_changes import renamed, state_upgrade
 from wallaroo.connectors.generator.config import GenSourceConfig
 from wallaroo.connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
 from wallaroo.connectors.tcp.config import TCPSinkConfig, TCPSourceConfig
 from wallaroo.errors import WallarooError, WallarooParameterError
-from wallaroo.kafka_message import KafkaMessage
-from wallaroo.protocols import (
+from wallaroo.interfaces import (
     Computation,
     ComputationMulti,
     Decoder,
@@ -80,6 +79,7 @@ from wallaroo.protocols import (
     StateComputationMulti,
     ValueDecoder,
 )
+from wallaroo.kafka_message import KafkaMessage
 from wallaroo.topology.model import Application
 
 if TYPE_CHECKING:

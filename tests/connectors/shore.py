@@ -10,10 +10,10 @@ from wallaroo.engine.transport.dead_letter_record import load_records
 from wallaroo.engine.transport.shuffle_format import DEAD_LETTERS
 from wallaroo.ingress.block_sequence import unpack_block
 from wallaroo.ingress.config import IngressConfig, endpoint_of
+from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.sequencer import FRAME, ReaderChannel
 from wallaroo.ingress.server import IngressServer
-from wallaroo.ingress.source_positions import Lane
 
 
 @wallaroo.decoder

@@ -12,7 +12,7 @@ import wallaroo
 from wallaroo import testing
 from wallaroo.connectors import registry
 from wallaroo.connectors.base import LoggedKind, ReplayableKind
-from wallaroo.connectors.pulled import PulledIntake
+from wallaroo.connectors.polling_intake import PollingIntake
 from wallaroo.engine.delivery.collector import Collector
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.ledger import Ledger
@@ -49,7 +49,7 @@ class Tides:
         self.messages = deque(messages)
 
 
-class TideIntake(PulledIntake):
+class TideIntake(PollingIntake):
     def __init__(self, config, log):
         super().__init__()
         self._config = config
@@ -92,7 +92,7 @@ class Waves:
         self.forgotten = 0
 
 
-class WaveIntake(PulledIntake):
+class WaveIntake(PollingIntake):
     def __init__(self, config, ranges):
         super().__init__()
         self._config = config

@@ -10,10 +10,10 @@ import pytest
 import wallaroo
 from wallaroo.connectors import registry
 from wallaroo.connectors.base import ReplayableKind
-from wallaroo.connectors.pulled import PulledIntake
+from wallaroo.connectors.polling_intake import PollingIntake
 from wallaroo.engine.stages.crash_guard import CallGuard
 from wallaroo.ingress.block_sequence import Range, SequencedBlock
-from wallaroo.ingress.source_positions import Lane
+from wallaroo.ingress.lanes import Lane
 
 from ..ingress.conftest import until  # noqa: TID252 - tests are not installed
 from .shore import Shelf, ShelfKind, Shore
@@ -44,7 +44,7 @@ class Rivers:
         self.sinking = ()
 
 
-class RiverIntake(PulledIntake):
+class RiverIntake(PollingIntake):
     def __init__(self, config, ranges):
         super().__init__()
         self._config = config

@@ -27,10 +27,10 @@ from wallaroo.engine.transport.task_channel import TaskChannel
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.block_sequence import unpack_block
 from wallaroo.ingress.client import IngressClient
+from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.sequencer import FRAME
-from wallaroo.ingress.source_positions import Lane
-from wallaroo.process_sockets import dial
+from wallaroo.internal_sockets import dial
 
 
 @pytest.fixture

@@ -32,10 +32,10 @@ from wallaroo.engine.transport.task_channel import ENOUGH, SAVED, TaskChannel, W
 from wallaroo.ingress import block_sequence as sequence_module
 from wallaroo.ingress import sequencer as sequencer_module
 from wallaroo.ingress.block_sequence import SequenceWriter
+from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.writer import LogWriter
 from wallaroo.ingress.sequencer import FRAME, ReaderChannel, Sequencer
-from wallaroo.ingress.source_positions import Lane
 from wallaroo.topology.model import REPLAYS
 
 MESSAGES = 250

@@ -16,10 +16,10 @@ import pytest
 import wallaroo
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig, endpoint_of
+from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import SEGMENT_BYTES, LogReader
 from wallaroo.ingress.process import IngressProcess
-from wallaroo.ingress.source_positions import Lane
 
 from ..programs import instructions_for  # noqa: TID252 - tests are not installed
 

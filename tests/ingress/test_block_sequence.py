@@ -19,8 +19,8 @@ from wallaroo.ingress.block_sequence import (
     truncate_at,
     unpack_block,
 )
+from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.log.format import LogCorruptError
-from wallaroo.ingress.source_positions import Lane
 
 _NUMBER = st.integers(0, 2**64 - 1)
 _SHORT = st.integers(0, 2**16 - 1)

@@ -18,9 +18,9 @@ from wallaroo.connectors.base import StoppedError
 from wallaroo.connectors.tcp.source_connection import READ_BYTES
 from wallaroo.engine.delivery.ingress_feedback import ReportedProgress
 from wallaroo.ingress.client import IngressClient
+from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.log import LogReader
 from wallaroo.ingress.log.format import RECORD_SIZE, segment_starts
-from wallaroo.ingress.source_positions import Lane
 
 from .conftest import stays_at
 

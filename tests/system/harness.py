@@ -22,7 +22,7 @@ from tools.free_port import free_port
 
 from wallaroo.engine.directory.home import Home
 from wallaroo.ingress.block_sequence import Segment, segment_firsts
-from wallaroo.ingress.source_positions import Lane
+from wallaroo.ingress.lanes import Lane
 
 from ..processes import LEFT_SECONDS, PATIENCE, Process, is_alive  # noqa: TID252
 

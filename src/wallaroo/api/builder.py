@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
     from typing import Self
 
-    from wallaroo.protocols import (
+    from wallaroo.interfaces import (
         Choose,
         ComputationLike,
         KeyLike,

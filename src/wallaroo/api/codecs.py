@@ -8,9 +8,9 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from wallaroo.api.decorated import Decorated, P, R
+from wallaroo.interfaces import LINES
 from wallaroo.introspection import MISSING, a_kind_of, accepts
 from wallaroo.kafka_message import KafkaMessage
-from wallaroo.protocols import LINES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

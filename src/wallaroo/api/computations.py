@@ -12,7 +12,7 @@ from wallaroo.topology.validate import state_mistakes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from wallaroo.protocols import StateLike
+    from wallaroo.interfaces import StateLike
 
 Many = TypeVar("Many", bound=list[Any] | tuple[Any, ...] | None)
 Saved = TypeVar("Saved", bound=tuple[Any, bool])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.addresses import port_number
-from wallaroo.api.args import known_options
+from wallaroo.api.tcp_args import known_options
 from wallaroo.connectors.kafka.config import (
     LOG_LEVELS,
     MAX_MESSAGE_SIZE,
@@ -20,7 +20,7 @@ from wallaroo.introspection import a_kind_of
 from wallaroo.setup_arguments import MissingOptionError, current_arguments, is_in_setup
 
 if TYPE_CHECKING:
-    from wallaroo.protocols import KafkaDecoder, KafkaEncoder
+    from wallaroo.interfaces import KafkaDecoder, KafkaEncoder
 
 _SOURCE, _SINK = "kafka_source", "kafka_sink"
 _USUAL_PORT = "9092"

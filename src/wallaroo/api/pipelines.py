@@ -13,7 +13,7 @@ from wallaroo.topology.branches import Declaration, Ends, merged, sources_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from wallaroo.protocols import Choose, ComputationLike, KeyLike, OwnStateComputation, SinkConfig, SourceConfig
+    from wallaroo.interfaces import Choose, ComputationLike, KeyLike, OwnStateComputation, SinkConfig, SourceConfig
     from wallaroo.topology.model import Application
 
 

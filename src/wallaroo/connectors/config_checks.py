@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from wallaroo.interfaces import has_line_framing, takes_message
 from wallaroo.introspection import (
     a_kind_of,
     accepts,
@@ -14,7 +15,6 @@ from wallaroo.introspection import (
     function_mistakes,
     label,
 )
-from wallaroo.protocols import has_line_framing, takes_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ from typing import Any, TypedDict
 
 from wallaroo.connectors.registry import source_kind_called
 from wallaroo.engine.transport.serializer import Serializer
+from wallaroo.interfaces import SinkConfig, SourceConfig
 from wallaroo.program import Program
-from wallaroo.protocols import SinkConfig, SourceConfig
 from wallaroo.topology.model import Application, Pipeline, StateComputation
 from wallaroo.topology.state_order import state_levels
 

@@ -24,8 +24,8 @@ from wallaroo.engine.spark.session import SparkOptions, spark_session
 from wallaroo.engine.spark.slots import free_slots_of, slots_of, tasks_of_a_stage, tasks_that_fit
 from wallaroo.engine.state_manifest import BucketName
 from wallaroo.engine.transport.plan_file import PlanRef, bundle_modules
+from wallaroo.internal_sockets import format_address, parse_address
 from wallaroo.notices import Notice
-from wallaroo.process_sockets import format_address, parse_address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -37,11 +37,11 @@ from wallaroo.engine.transport.plan_file import own_serializers
 from wallaroo.ingress.block_sequence import known_names
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import EPOCH_SECONDS, IngressConfig, SourceEndpoint, endpoint_of
+from wallaroo.ingress.lanes import ends_by_source
 from wallaroo.ingress.process import IngressProcess
-from wallaroo.ingress.source_positions import ends_by_source
+from wallaroo.internal_sockets import format_address
 from wallaroo.notices import Notice
 from wallaroo.path_trust import untrusted_reason
-from wallaroo.process_sockets import format_address
 from wallaroo.program import Program
 from wallaroo.sizes import plural, readable_size
 from wallaroo.topology.model import REPLAYS, Application

@@ -20,8 +20,8 @@ from wallaroo.errors import DirectoryError, WallarooError
 from wallaroo.ingress.config import load_config
 from wallaroo.ingress.control import ControlChannel
 from wallaroo.ingress.limits import FEW_CONNECTIONS, allow_many_files, connections_within
-from wallaroo.ingress.remote_server import WorkerServer
 from wallaroo.ingress.server import IngressServer
+from wallaroo.ingress.worker_server import WorkerServer
 from wallaroo.process_guard import end_with_parent
 from wallaroo.sizes import plural
 

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from wallaroo.files import write_atomically
+from wallaroo.ingress.lanes import Lane, dump_ends, load_ends
 from wallaroo.ingress.log.format import DIRECTORY_MODE, FILE_MODE, LogCorruptError, sync_directory
 from wallaroo.ingress.log.writer import UnsyncedFiles
-from wallaroo.ingress.source_positions import Lane, dump_ends, load_ends
 
 SEGMENT_BYTES = 1 << 20
 _SUFFIX = ".sequence"

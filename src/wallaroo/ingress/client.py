@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from wallaroo.backoff import Backoff
 from wallaroo.errors import WallarooError
-from wallaroo.ingress.source_positions import Lane, dump_ends
+from wallaroo.ingress.lanes import Lane, dump_ends
 
 if TYPE_CHECKING:
     from wallaroo.ingress.source import SourceStatus

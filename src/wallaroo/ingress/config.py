@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, fields
 from typing import Any, BinaryIO
 
 from wallaroo.connectors.registry import source_kind
+from wallaroo.ingress.lanes import Lane, dump_ends, ends_by_source, load_ends
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.log import SEGMENT_BYTES
-from wallaroo.ingress.source_positions import Lane, dump_ends, ends_by_source, load_ends
+from wallaroo.interfaces import SourceConfig
 from wallaroo.program import Instructions, build
-from wallaroo.protocols import SourceConfig
 
 EPOCH_SECONDS = 60.0
 
@@ -61,7 +61,7 @@ class IngressConfig:
     epoch_seconds: float = EPOCH_SECONDS
     """The longest time between two commits."""
     workers_host: str = ""
-    """Where to listen for workers on other machines (`wallaroo.ingress.remote_server`); empty if there are none."""
+    """Where to listen for workers on other machines (`wallaroo.ingress.worker_server`); empty if there are none."""
     workers_port: int = 0
     segment_bytes: int = SEGMENT_BYTES
     program: Instructions | None = None

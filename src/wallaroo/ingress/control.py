@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.errors import WallarooError
+from wallaroo.ingress.lanes import ends_by_source, load_ends
 from wallaroo.ingress.sequencer import ReaderChannel, Sequencer
-from wallaroo.ingress.source_positions import ends_by_source, load_ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

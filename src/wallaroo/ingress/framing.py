@@ -6,7 +6,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from wallaroo.errors import WallarooError
-from wallaroo.protocols import has_line_framing
+from wallaroo.interfaces import has_line_framing
 from wallaroo.sizes import readable_size
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from wallaroo.connectors.base import IntakeContext, LoggedKind, ReplayableKind
 from wallaroo.connectors.registry import source_kind_called
 from wallaroo.ingress.block_sequence import SequenceWriter
+from wallaroo.ingress.lanes import ends_by_source
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.logged_source import LoggedSource
 from wallaroo.ingress.partial_frames import PartialFrames
 from wallaroo.ingress.replayable_source import ReplayableSource
 from wallaroo.ingress.sequencer import BLOCK_BYTES, EPOCH_BYTES, Sequencer
 from wallaroo.ingress.source import Source, SourceStatus
-from wallaroo.ingress.source_positions import ends_by_source
 from wallaroo.notices import QUIET_SECONDS, Condition
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from wallaroo.engine.stages.outbox import AT_HAND, Outbox
 from wallaroo.engine.stages.result_checks import checked_bytes
 from wallaroo.engine.transport.dead_letter_record import Place
 from wallaroo.errors import WallarooError
+from wallaroo.interfaces import LINES, Decoder, Encoder, KafkaDecoder, SinkConfig, takes_message
 from wallaroo.kafka_message import KafkaMessage
-from wallaroo.protocols import LINES, Decoder, Encoder, KafkaDecoder, SinkConfig, takes_message
 
 
 class StepError(WallarooError):
@@ -87,7 +87,7 @@ class Raising(Direct):
         raise Raised(failure)
 
 
-class AtHand:
+class CurrentInput:
     """The message being run (`Messages`); it may already be decoded."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from wallaroo.errors import WallarooError
 from wallaroo.ingress.block_sequence import Range, SequencedBlock
 from wallaroo.introspection import a_kind_of
 from wallaroo.setup_arguments import call_setup, call_with_addresses
-from wallaroo.testing.doubles import AtHand, Direct, Feed, Raised, Raising, Recorder, Sink, Source
+from wallaroo.testing.doubles import CurrentInput, Direct, Feed, Raised, Raising, Recorder, Sink, Source
 from wallaroo.topology.model import Application, Pipeline, sink_name
 from wallaroo.topology.state_order import state_levels
 
@@ -177,8 +177,8 @@ class InMemory:
             sources=names,
             strict_keys=strict_keys,
         )
-        self._at_hand = AtHand()
-        self._worker = Worker(plan, self._at_hand, Direct(plan) if keep_errors else Raising(plan))
+        self._input = CurrentInput()
+        self._worker = Worker(plan, self._input, Direct(plan) if keep_errors else Raising(plan))
         self._levels = len(plan.layout.levels)
         self._level_of = {state: layout.level for state, layout in plan.layout.states.items()}
         self._stores = MemoryStores()
@@ -245,7 +245,7 @@ class InMemory:
         """Return the next block, which contains only this message."""
         position = self._sent[pipeline]
         self._sent[pipeline] += 1
-        self._at_hand.put(position, message)
+        self._input.put(position, message)
         block = SequencedBlock(self._blocks, 0, 0, (Range(list(self._sent).index(pipeline), position, position + 1),))
         self._blocks += 1
         return block

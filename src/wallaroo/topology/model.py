@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from wallaroo.interfaces import SinkConfig, SourceConfig
 from wallaroo.introspection import instance_of, key_method
-from wallaroo.protocols import SinkConfig, SourceConfig
 
 REPLAYS = "(replayed dead letters)"
 """A source that every application has in addition to those of its pipelines, which may not use this name."""

@@ -6,9 +6,9 @@ import time
 import wallaroo
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import IngressConfig, endpoint_of
+from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.log import LogReader
 from wallaroo.ingress.process import IngressProcess
-from wallaroo.ingress.source_positions import Lane
 
 from ...ingress.conftest import TOKEN, stays_at, wait_for_end  # noqa: TID252
 from ...programs import instructions_for  # noqa: TID252 - tests are not installed

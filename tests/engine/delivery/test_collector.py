@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from wallaroo import process_sockets
+from wallaroo import internal_sockets
 from wallaroo.engine.delivery.collector import Collector, Epoch, Expected
 from wallaroo.engine.delivery.output_budget import STAGE_BYTES
 from wallaroo.engine.delivery.worker_deaths import Death, WorkerDeaths
@@ -20,7 +20,7 @@ from wallaroo.engine.transport import task_channel
 from wallaroo.engine.transport.crash_notes import NO_CARE, Note, WorkerNote
 from wallaroo.engine.transport.task_channel import FRAME, HELLO, TaskChannel
 from wallaroo.errors import SavedStateError, WallarooError
-from wallaroo.ingress.source_positions import Lane
+from wallaroo.ingress.lanes import Lane
 
 TOKEN = "secret"
 HEAD = StoredHead(b"[1]", {1: Place("file", 0)})
@@ -266,7 +266,7 @@ def test_the_next_attempt_is_careful_with_fatal_calls_until_the_block_is_committ
     [b"nonsense" * 100, FRAME.pack(HELLO, 0, 2) + b"{}", FRAME.pack(HELLO, 0, 1 << 31), FRAME.pack(3, 0, 2) + b"{}"],
 )
 def test_whoever_makes_no_sense_is_not_listened_to(collector, bytes_sent):
-    with process_sockets.dial(collector.address) as stranger:
+    with internal_sockets.dial(collector.address) as stranger:
         stranger.sendall(bytes_sent)
         assert is_closed(stranger)
 
@@ -279,7 +279,7 @@ def test_without_the_token_nothing_is_answered(task, token):
 
 def test_who_says_too_little_is_not_waited_for(collector, monkeypatch):
     monkeypatch.setattr(task_channel, "HELLO_TIMEOUT_SECONDS", 0.2)
-    with process_sockets.dial(collector.address) as stranger:
+    with internal_sockets.dial(collector.address) as stranger:
         stranger.sendall(FRAME.pack(HELLO, 0, 100)[:5])
         assert is_closed(stranger)
 
@@ -287,8 +287,8 @@ def test_who_says_too_little_is_not_waited_for(collector, monkeypatch):
 def test_silent_connections_do_not_keep_tasks_out(collector, task):
     with contextlib.ExitStack() as opened:
         silent = [
-            opened.enter_context(process_sockets.dial(collector.address))
-            for _ in range(process_sockets.MAX_UNAUTHENTICATED + 10)
+            opened.enter_context(internal_sockets.dial(collector.address))
+            for _ in range(internal_sockets.MAX_UNAUTHENTICATED + 10)
         ]
         assert is_closed(silent[0])
         assert task(0).welcome.start == 5

@@ -14,7 +14,7 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
-from tests.engine.taken import taken
+from tests.engine.outbox_chunks import taken
 
 from wallaroo.engine.delivery.dead_letter_file import DeadLetterFile, delete_letters, read_letters
 from wallaroo.engine.stages.outbox import Outbox

@@ -18,7 +18,7 @@ from wallaroo.engine.transport.dead_letter_record import dump_records
 from wallaroo.engine.transport.shuffle_format import BLOCK, DEAD_LETTERS, PRINTED, Chunk, pack_share
 from wallaroo.engine.transport.task_channel import TaskChannel
 from wallaroo.ingress.block_sequence import Range, SequencedBlock
-from wallaroo.ingress.source_positions import Lane
+from wallaroo.ingress.lanes import Lane
 
 HEAD = StoredHead(b"[1]", {1: Place("file", 0)})
 LETTER = {"pipeline": "p", "step": "s", "error": "E: x", "traceback": "E: x", "message": "m"}

@@ -9,7 +9,7 @@ from wallaroo.engine.stages.live_state import Bucket, StateLog
 from wallaroo.engine.stages.state_files import StateFiles
 from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.errors import DirectoryError
-from wallaroo.ingress.source_positions import Lane
+from wallaroo.ingress.lanes import Lane
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ from wallaroo.engine.directory.resume import (
 from wallaroo.engine.plan import new_layout
 from wallaroo.errors import DirectoryError
 from wallaroo.ingress.block_sequence import Range, SequenceWriter, known_names, segment_firsts
+from wallaroo.ingress.lanes import Lane
 from wallaroo.ingress.log.committed import note_committed
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.writer import LogWriter
-from wallaroo.ingress.source_positions import Lane
 from wallaroo.topology.model import Application
 
 

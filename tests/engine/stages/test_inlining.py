@@ -12,7 +12,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from tests.engine.taken import taken
+from tests.engine.outbox_chunks import taken
 
 import wallaroo
 from wallaroo.engine.loop_codegen import GeneratedLoop

@@ -6,7 +6,7 @@ import threading
 from array import array
 
 import pytest
-from tests.engine.taken import taken
+from tests.engine.outbox_chunks import taken
 
 from wallaroo.engine.stages.outbox import Outbox
 from wallaroo.engine.stages.steps import source_line

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.taken import taken
+from tests.engine.outbox_chunks import taken
 
 from wallaroo.engine.stages.live_state import MemoryStore, StateLog
 from wallaroo.engine.stages.outbox import Outbox

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import pytest
-from tests.engine.taken import taken
+from tests.engine.outbox_chunks import taken
 
 from wallaroo.engine.stages.outbox import Outbox
 from wallaroo.engine.stages.steps import source_line

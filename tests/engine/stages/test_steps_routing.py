@@ -13,8 +13,8 @@ from tempfile import mkdtemp
 
 import pytest
 from tests.engine.blocks import Blocks
+from tests.engine.outbox_chunks import taken
 from tests.engine.query import Query
-from tests.engine.taken import taken
 
 import wallaroo
 from wallaroo import testing

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wallaroo.connectors.base import SourceLog
-from wallaroo.connectors.pulled import PulledIntake
+from wallaroo.connectors.polling_intake import PollingIntake
 from wallaroo.files import write_atomically
 from wallaroo.ingress.log.reader import LogReader
 from wallaroo.notices import Notice
@@ -106,7 +106,7 @@ class ReplayQueue:
             os.close(folder)
 
 
-class ReplaySource(PulledIntake):
+class ReplaySource(PollingIntake):
     """Appends the letters in the queue to the log of its source."""
 
     def __init__(self, queue: ReplayQueue, log: SourceLog, notice: Notice) -> None:

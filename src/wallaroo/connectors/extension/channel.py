@@ -8,7 +8,7 @@ import socket
 from typing import Self
 
 from wallaroo.connectors.extension.protocol import Frame, Hello, Incoming
-from wallaroo.process_sockets import set_no_delay
+from wallaroo.internal_sockets import set_no_delay
 
 _RECEIVE_BYTES = 256 << 10
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from wallaroo.connectors.address_config import AddressConfig
 
 if TYPE_CHECKING:
-    from wallaroo.protocols import Encoder, ValueDecoder
+    from wallaroo.interfaces import Encoder, ValueDecoder
 
 
 @dataclass(eq=False)

@@ -9,8 +9,8 @@ from wallaroo.connectors.address_config import address_mistakes, check_receiver,
 from wallaroo.connectors.base import LoggedKind, SinkKind
 from wallaroo.connectors.config_checks import encoder_mistakes, message_decoder_mistakes, sink_name_mistakes
 from wallaroo.connectors.extension.config import SinkExtensionConfig, SourceExtensionConfig
+from wallaroo.interfaces import takes_message
 from wallaroo.introspection import bare_label, call_text, label
-from wallaroo.protocols import takes_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -29,8 +29,8 @@ from wallaroo.connectors.extension.protocol import (
 )
 from wallaroo.connectors.tcp.confirmed_sink import stream_id
 from wallaroo.connectors.tcp.sockets import dial
+from wallaroo.internal_sockets import format_address
 from wallaroo.notices import REPORT_AGAIN_SECONDS, Condition
-from wallaroo.process_sockets import format_address
 from wallaroo.sizes import plural
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from wallaroo.errors import WallarooParameterError
 from wallaroo.introspection import label
 
 if TYPE_CHECKING:
-    from wallaroo.protocols import GeneratorLike
+    from wallaroo.interfaces import GeneratorLike
 
 _LENGTH = struct.Struct(">I")
 

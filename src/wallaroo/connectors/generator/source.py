@@ -12,10 +12,10 @@ from typing import Any
 
 from wallaroo.class_changes import loads
 from wallaroo.connectors.base import SourceLog
-from wallaroo.connectors.pulled import PulledIntake
+from wallaroo.connectors.polling_intake import PollingIntake
+from wallaroo.interfaces import GeneratorLike, MessageGenerator
 from wallaroo.introspection import instance_of
 from wallaroo.notices import Notice
-from wallaroo.protocols import GeneratorLike, MessageGenerator
 
 _VALUES_AT_ONCE = 1000
 _SECONDS_AT_ONCE = 0.02
@@ -23,7 +23,7 @@ _BACKLOG_BYTES = 4 << 20
 """How far a generator runs ahead of the engine: more would only fill the disk."""
 
 
-class Generator(PulledIntake):
+class Generator(PollingIntake):
     """Generates values with `initial_value()` and `apply(value)` until one is None."""
 
     def __init__(self, target: GeneratorLike, log: SourceLog, notice: Notice) -> None:

@@ -10,7 +10,7 @@ from wallaroo.errors import WallarooParameterError
 from wallaroo.introspection import label
 
 if TYPE_CHECKING:
-    from wallaroo.protocols import KafkaDecoder, KafkaEncoder
+    from wallaroo.interfaces import KafkaDecoder, KafkaEncoder
 
 Brokers = Sequence[tuple[str, str | int]]
 """The hosts and ports of some brokers of a cluster; the others are found through them."""

@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from wallaroo.connectors.kafka.settings import client_settings
 from wallaroo.errors import WallarooError
+from wallaroo.interfaces import takes_message
 from wallaroo.kafka_message import KafkaMessage
-from wallaroo.protocols import takes_message
 
 if TYPE_CHECKING:
     from wallaroo.connectors.base import Piece

@@ -11,7 +11,7 @@ from wallaroo.errors import WallarooParameterError
 from wallaroo.introspection import label
 
 if TYPE_CHECKING:
-    from wallaroo.protocols import Decoder, Encoder
+    from wallaroo.interfaces import Decoder, Encoder
 
 
 class TCPSourceConfig(AddressConfig):

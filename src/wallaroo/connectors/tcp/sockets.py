@@ -9,7 +9,7 @@ import struct
 import sys
 
 from wallaroo.errors import AddressError
-from wallaroo.process_sockets import enable_keepalive
+from wallaroo.internal_sockets import enable_keepalive
 
 
 def open_sockets(pipeline: str, host: str, port: int) -> list[socket.socket]:

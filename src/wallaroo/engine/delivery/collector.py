@@ -33,8 +33,8 @@ from wallaroo.engine.transport.task_channel import (
     read_frame,
     read_hello,
 )
-from wallaroo.ingress.source_positions import Lane, load_ends
-from wallaroo.process_sockets import MAX_UNAUTHENTICATED, format_address, listen, parse_address, set_no_delay
+from wallaroo.ingress.lanes import Lane, load_ends
+from wallaroo.internal_sockets import MAX_UNAUTHENTICATED, format_address, listen, parse_address, set_no_delay
 
 
 class Expected(NamedTuple):

@@ -16,9 +16,9 @@ from wallaroo.connectors.registry import sink_kind
 from wallaroo.engine.delivery.collector import Collector, Epoch, Expected
 from wallaroo.engine.delivery.dead_letter_file import DeadLetterFile
 from wallaroo.engine.delivery.error_policy import ErrorPolicy, OnError
-from wallaroo.engine.delivery.in_flight import Delivery, InFlight
 from wallaroo.engine.delivery.ingress_feedback import Progress
 from wallaroo.engine.delivery.ledger import Ledger, Part
+from wallaroo.engine.delivery.undelivered_blocks import Delivery, UndeliveredBlocks
 from wallaroo.engine.delivery.unlisted_keys import UnlistedKeys
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import Home
@@ -27,7 +27,7 @@ from wallaroo.engine.plan import Plan, SinkRoute
 from wallaroo.engine.transport.dead_letter_record import Letter, load_records
 from wallaroo.engine.transport.shuffle_format import BLOCK, DEAD_LETTERS, PRINTED, UNLISTED_KEYS, Chunk, unpack_share
 from wallaroo.ingress.block_sequence import Range, SequencedBlock, unpack_block
-from wallaroo.ingress.source_positions import Lane
+from wallaroo.ingress.lanes import Lane
 from wallaroo.notices import Notice, Printed
 
 _POLL_SECONDS = 0.2
@@ -70,7 +70,7 @@ class Egress:
         self._bring_letters = {source for source in plan.sources if plan.brings_letters(source)}
         self._have_lanes = {source for source in plan.sources if plan.has_lanes(source)}
         self._has_memory_of_senders = plan.has_memory_of_senders
-        self._in_flight = InFlight(collector.wake)
+        self._undelivered = UndeliveredBlocks(collector.wake)
         self._thread_of_ledger = 0
         """The thread that delivers; sinks that report progress from threads of their own have it recorded there."""
         context = SinkContext(stopping, notice, self._ledger.id, self._make_durable, effectively_once)
@@ -162,7 +162,7 @@ class Egress:
             self._epochs.clear()
         if self._at_hand is None:
             self._at_hand = self._hand_ins.next(
-                self._attempt, self._next, _POLL_SECONDS, lambda: self._in_flight.is_to_settle
+                self._attempt, self._next, _POLL_SECONDS, lambda: self._undelivered.is_to_settle
             )
         taken = self._at_hand
         if isinstance(taken, Epoch):
@@ -178,7 +178,7 @@ class Egress:
     def _settle(self) -> None:
         """Report what all sinks have delivered, and commit the epochs that end before it."""
         self._record_delivered()
-        first = self._in_flight.first
+        first = self._undelivered.first
         delivered = self._next if first is None else min(self._next, first)
         if delivered > self._reported:
             self._reported = delivered
@@ -227,10 +227,10 @@ class Egress:
         if not self._ledger.has(_DEAD_LETTERS_IN_LEDGER, number):
             self._keep(letters, block.ranges, number)
         for name, of_sink in outputs.items():
-            if not self._ledger.has(name, number) and not self._in_flight.has(name, number):
+            if not self._ledger.has(name, number) and not self._undelivered.has(name, number):
                 for_sink = self._for_sink(name, number, of_sink)
                 self._connections[name].deliver(for_sink)
-                self._in_flight.add(Delivery(name, number, sum(chunk.number for chunk in of_sink), for_sink.size))
+                self._undelivered.add(Delivery(name, number, sum(chunk.number for chunk in of_sink), for_sink.size))
                 # The next sink may take long, and a process that is killed then must not repeat this one's.
                 self._record_delivered()
         if number >= self._furthest:
@@ -246,8 +246,8 @@ class Egress:
             self._ledger.record(delivery.sink, delivery.block)
             self.metrics.sent(delivery.sink, delivery.messages, delivery.size)
 
-        self._in_flight.settle(record)
-        first = self._in_flight.first
+        self._undelivered.settle(record)
+        first = self._undelivered.first
         while self._uncounted and (first is None or self._uncounted[0].number < first):
             self.metrics.delivered(self._uncounted.popleft(), self._sources)
 
@@ -306,10 +306,10 @@ class Egress:
             if threading.get_ident() == self._thread_of_ledger:
                 record()
             else:
-                self._in_flight.progressed(sink, record)
+                self._undelivered.progressed(sink, record)
 
         bodies, lengths = [chunk.body for chunk in chunks], [chunk.marks for chunk in chunks]
-        outputs = OutputBlock(number, bodies, note, lengths, self._in_flight.reporter(sink))
+        outputs = OutputBlock(number, bodies, note, lengths, self._undelivered.reporter(sink))
         _, size, checksum = self._ledger.part(sink, number)
         outputs.resume(size, checksum)
         return outputs

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from wallaroo.connectors.base import StoppedError
 from wallaroo.ingress.client import IngressClient, IngressUnavailableError
-from wallaroo.ingress.source_positions import Lane
+from wallaroo.ingress.lanes import Lane
 
 
 class Progress(Protocol):

@@ -16,7 +16,7 @@ from typing import Any
 from wallaroo.engine.state_manifest import BucketName, StateSize, StoredHead, entry_sizes
 from wallaroo.errors import DirectoryError
 from wallaroo.files import write_atomically
-from wallaroo.ingress.source_positions import Lane, dump_ends, load_ends
+from wallaroo.ingress.lanes import Lane, dump_ends, load_ends
 
 
 class Commits:

@@ -29,7 +29,7 @@ from wallaroo.engine.stages.result_checks import (
     checked_save,
 )
 from wallaroo.engine.transport.dead_letter_record import Place
-from wallaroo.protocols import takes_message
+from wallaroo.interfaces import takes_message
 from wallaroo.topology.model import (
     DECODER,
     Computation,

@@ -26,8 +26,8 @@ from wallaroo.engine.transport.plan_file import PlanRef
 from wallaroo.engine.transport.shuffle_format import pack_share, unpack_share
 from wallaroo.engine.transport.task_channel import TaskChannel
 from wallaroo.ingress.block_sequence import unpack_blocks
-from wallaroo.ingress.remote_reader import RemoteMessages
-from wallaroo.ingress.source_positions import Lane
+from wallaroo.ingress.lanes import Lane
+from wallaroo.ingress.worker_client import RemoteMessages
 
 _MUCH_STATE_BYTES = 64 << 20
 """How much state a task may write during an epoch before it requests its end: a failure would undo all of it."""

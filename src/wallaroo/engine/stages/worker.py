@@ -25,7 +25,7 @@ from wallaroo.engine.transport.dead_letter_record import PACKED, Letter
 from wallaroo.engine.transport.shuffle_format import BLOCK, Chunk
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.block_sequence import SequencedBlock, unpack_block
-from wallaroo.ingress.source_positions import Lane
+from wallaroo.ingress.lanes import Lane
 
 _KEPT_AT_MOST = 16 << 20
 """How many bytes of messages are kept for rebuilding a state after an error before the states are written."""

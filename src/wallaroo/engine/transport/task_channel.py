@@ -19,8 +19,8 @@ from wallaroo.engine.failure_kinds import failure_of
 from wallaroo.engine.state_manifest import BucketName, StoredHead
 from wallaroo.engine.transport.crash_notes import NO_CARE, Care
 from wallaroo.engine.transport.dead_letter_record import Letter
-from wallaroo.ingress.source_positions import Lane, dump_ends
-from wallaroo.process_sockets import HELLO_TIMEOUT_SECONDS, dial, receive_exactly
+from wallaroo.ingress.lanes import Lane, dump_ends
+from wallaroo.internal_sockets import HELLO_TIMEOUT_SECONDS, dial, receive_exactly
 
 FRAME = Struct("<BqI")
 HELLO, OUTPUT, SAVED, FAILED, DONE, ENOUGH, ROOM = range(7)

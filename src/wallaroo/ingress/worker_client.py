@@ -18,7 +18,7 @@ from wallaroo.connectors.base import Piece
 from wallaroo.ingress.client import TIMEOUT_SECONDS
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.reader import RawPiece
-from wallaroo.process_sockets import dial
+from wallaroo.internal_sockets import dial
 
 HEAD = Struct("<BQQII")
 """The kind; the index of the first message; the offset of the data in its file; the sizes of the ends and the data."""

@@ -17,22 +17,22 @@ class Delivery(NamedTuple):
     size: int
 
 
-class InFlight:
+class UndeliveredBlocks:
     """Knows how far each sink is; each takes blocks in order, and delivers them in order.
 
     A sink reports from any thread. What it has reported counts when `settle` is called. Thread-safe.
 
     >>> reports = []
-    >>> in_flight = InFlight(wake=lambda: None)
+    >>> undelivered = UndeliveredBlocks(wake=lambda: None)
     >>> for number in (3, 4):
-    ...     reports.append(in_flight.reporter("a sink"))
-    ...     in_flight.add(Delivery("a sink", number, messages=1, size=10))
-    >>> in_flight.first, in_flight.has("a sink", 4), in_flight.has("a sink", 5)
+    ...     reports.append(undelivered.reporter("a sink"))
+    ...     undelivered.add(Delivery("a sink", number, messages=1, size=10))
+    >>> undelivered.first, undelivered.has("a sink", 4), undelivered.has("a sink", 5)
     (3, True, False)
     >>> reports[0](None)
-    >>> in_flight.settle(print)
+    >>> undelivered.settle(print)
     Delivery(sink='a sink', block=3, messages=1, size=10)
-    >>> in_flight.first
+    >>> undelivered.first
     4
     """
 

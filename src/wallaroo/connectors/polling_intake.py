@@ -11,7 +11,7 @@ _LAST_TURNS = 5
 """How many iterations of the event loop a cancelled task gets to add what it has."""
 
 
-class PulledIntake(Intake):
+class PollingIntake(Intake):
     """An intake that is one task, which itself checks whether more may be added."""
 
     def __init__(self) -> None:

@@ -8,13 +8,13 @@ import socket
 
 import pytest
 
-from wallaroo import process_sockets
+from wallaroo import internal_sockets
 from wallaroo.ingress.block_sequence import unpack_block
 from wallaroo.ingress.log import LogReader
 from wallaroo.ingress.log.format import LogCorruptError
-from wallaroo.ingress.remote_reader import RemoteMessages
-from wallaroo.ingress.remote_server import MAX_LINE_BYTES
 from wallaroo.ingress.sequencer import FRAME
+from wallaroo.ingress.worker_client import RemoteMessages
+from wallaroo.ingress.worker_server import MAX_LINE_BYTES
 
 from .conftest import TOKEN, is_closed
 
@@ -42,7 +42,7 @@ def dial(address):
     with contextlib.ExitStack() as opened:
 
         def connect(line=b""):
-            connection = opened.enter_context(process_sockets.dial(address))
+            connection = opened.enter_context(internal_sockets.dial(address))
             connection.settimeout(30)
             connection.sendall(line)
             return connection
@@ -181,7 +181,7 @@ def test_a_line_without_end_is_not_read_on(dial):
 def test_silent_connections_do_not_keep_workers_out(ingress, messages, dial):
     ingress.send([b"x"])
     ingress.wait_for_end(1)
-    silent = [dial() for _ in range(process_sockets.MAX_UNAUTHENTICATED + 10)]
+    silent = [dial() for _ in range(internal_sockets.MAX_UNAUTHENTICATED + 10)]
     assert is_closed(silent[0])
     assert everything(messages.read("numbers", 0, 1)) == [b"x"]
 

@@ -12,9 +12,9 @@ from wallaroo.errors import AddressError
 from wallaroo.ingress.control import REQUEST_ERRORS, hand_out, next_request
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.reader import LogReader, RawPiece
-from wallaroo.ingress.remote_reader import ALL, DAMAGED, HEAD, PIECE
 from wallaroo.ingress.sequencer import Sequencer
-from wallaroo.process_sockets import HELLO_TIMEOUT_SECONDS, MAX_UNAUTHENTICATED, format_address, listen
+from wallaroo.ingress.worker_client import ALL, DAMAGED, HEAD, PIECE
+from wallaroo.internal_sockets import HELLO_TIMEOUT_SECONDS, MAX_UNAUTHENTICATED, format_address, listen
 
 MAX_LINE_BYTES = 1 << 16
 

@@ -19,7 +19,7 @@ from wallaroo.engine.directory.home import Home
 from wallaroo.engine.transport.shuffle_format import BLOCK, Chunk, pack_share
 from wallaroo.engine.transport.task_channel import TaskChannel
 from wallaroo.ingress.block_sequence import Range, SequencedBlock
-from wallaroo.ingress.source_positions import Lane
+from wallaroo.ingress.lanes import Lane
 
 ONE, OTHER = 0, 1
 """The routes of the two sinks."""
