@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 LOG := $(VENV)/setup.log
 KAFKA_TESTS := tests/connectors/kafka tests/system/test_kafka.py tests/system/test_kafka_broker.py \
-  tests/system/test_connect_kafka.py tests/cli/test_send_kafka.py tests/cli/test_receive_kafka.py \
+  tests/system/test_connect_kafka.py tests/cli/test_kafka_io_send.py tests/cli/test_kafka_io_receive.py \
   tests/cli/test_kafka_topic.py tests/system/chaos/test_kafka_chaos.py tests/examples/test_extensions.py
 
 .PHONY: help demo test lint docs chaos bench lock clean

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import pyspark
 
+from wallaroo.engine.spark.cache import usable_cache
 from wallaroo.engine.spark.java import java_home
-from wallaroo.engine.spark.spark_home import usable_cache
 
 _PATIENCE = 400
 _MODULE = """\

@@ -55,9 +55,9 @@ from wallaroo.api.pipelines import Pipeline, build_application, source
 from wallaroo.api.tcp_args import tcp_parse_input_addrs, tcp_parse_output_addrs
 from wallaroo.api.upcoming import Aggregation, count_windows, range_windows
 from wallaroo.class_changes import renamed, state_upgrade
-from wallaroo.connectors.generator.config import GenSourceConfig
+from wallaroo.connectors.generator.kind import GenSourceConfig
 from wallaroo.connectors.kafka.config import KafkaSinkConfig, KafkaSourceConfig
-from wallaroo.connectors.tcp.config import TCPSinkConfig, TCPSourceConfig
+from wallaroo.connectors.tcp.kind import TCPSinkConfig, TCPSourceConfig
 from wallaroo.errors import WallarooError, WallarooParameterError
 from wallaroo.interfaces import (
     Computation,

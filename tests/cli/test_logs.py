@@ -10,7 +10,7 @@ import click
 import pytest
 
 from wallaroo.cli.logs import LEVELS, Level, Log
-from wallaroo.cli.options import log_from
+from wallaroo.cli.machida_options import log_from
 from wallaroo.notices import Printed, never_failing
 
 READY = "Application has successfully initialized."

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from wallaroo.cli.machida import main as machida
-from wallaroo.cli.original_flags import MEANINGLESS
+from wallaroo.cli.machida_options import MEANINGLESS
 from wallaroo.cli.wallaroo import main as wallaroo
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text()

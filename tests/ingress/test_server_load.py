@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from wallaroo.connectors.tcp.disconnect_reports import REPORTED_IN_FULL
+from wallaroo.connectors.tcp.source import REPORTED_IN_FULL
 from wallaroo.connectors.tcp.source_connection import READ_BYTES
 from wallaroo.ingress.limits import Limits
 

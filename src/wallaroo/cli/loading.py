@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import operator
 import os
+import pickle
 import sys
+from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -19,8 +21,7 @@ from wallaroo.introspection import label
 from wallaroo.program import Program, Setup, prefer
 from wallaroo.setup_arguments import call_setup
 from wallaroo.topology.assemble import mistakes_text
-from wallaroo.topology.model import Application
-from wallaroo.topology.validate_state_pickling import unsavable_states
+from wallaroo.topology.model import Application, State, StateComputation
 
 
 def import_application(name: str) -> ModuleType:
@@ -101,12 +102,52 @@ def build(setup: Setup, arguments: list[str]) -> Application:
 def refuse_unsavable_states(application: Application, setup: Setup) -> None:
     """Refuse an application with a state that could not be created or saved at run time.
 
+    This creates state objects, and so runs user code, which may be slow: it is done once, before an application is
+    started or when it is only checked, and not in every process that builds it.
+
     Raises:
         WallarooParameterError: There are such states; the text lists all of them.
     """
     serialize, _ = own_serializers(sys.modules.get(getattr(setup, "__module__", "")))
     if mistakes := list(unsavable_states(application, own_serialize=serialize is not None)):
         raise WallarooParameterError(mistakes_text(application.name, mistakes))
+
+
+def unsavable_states(application: Application, *, own_serialize: bool = False) -> Iterator[str]:
+    """Create an object of each state, try to save it, and yield a sentence for each that cannot be used.
+
+    Args:
+        application: The application.
+        own_serialize: Whether the application has its own serialization function. It is not tried: it may expect states
+            that have processed messages.
+
+    Yields:
+        What is wrong, and what to write instead.
+    """
+    steps = (step for pipeline in application.pipelines for step in pipeline.steps)
+    states = {step.state.name: step.state for step in steps if isinstance(step, StateComputation)}
+    for state in states.values():
+        yield from _state_mistakes(state, own_serialize=own_serialize)
+
+
+def _state_mistakes(state: State, *, own_serialize: bool) -> Iterator[str]:
+    try:
+        fresh = state.make()()
+    except Exception as error:  # noqa: BLE001 - the user's code may raise anything, and it is reported
+        yield f"the state {state.name!r} cannot be made: {type(error).__name__}: {error}"
+        return
+    if fresh is None:
+        yield f"the state {state.name!r} is made as None: what makes it must return an object"
+        return
+    if own_serialize:
+        return
+    try:
+        pickle.dumps(fresh, pickle.HIGHEST_PROTOCOL)
+    except Exception as error:  # noqa: BLE001 - a user's object may raise anything when pickled
+        yield (
+            f"the state {state.name!r} cannot be saved ({error}). Keep in it only what can be pickled: no lambda "
+            "(write a function of the module instead), no lock, no file, no connection"
+        )
 
 
 def program_of(setup: Setup, arguments: list[str]) -> Program:

@@ -14,19 +14,25 @@ import click
 
 from wallaroo._version import __version__
 from wallaroo.cli import loading
-from wallaroo.cli.exit_codes import EXIT_CODES, exit_codes_help
 from wallaroo.cli.logs import Log
+from wallaroo.cli.machida_options import (
+    acknowledged,
+    limit_options,
+    limits_from,
+    log_from,
+    log_options,
+    original_flags,
+    run_options,
+)
 from wallaroo.cli.misspellings import refuse_misspelled, split_arguments
-from wallaroo.cli.options import limit_options, limits_from, log_from, log_options, run_options
-from wallaroo.cli.original_flags import acknowledged, original_flags
-from wallaroo.cli.screen import drawing_for_screen, plain_errors, said_through
+from wallaroo.cli.screen import EXIT_CODES, drawing_for_screen, exit_codes_help, plain_errors, said_through
 from wallaroo.engine.delivery.error_policy import OnError
 from wallaroo.engine.spark.preflight import check_packages
 from wallaroo.program import Program, Setup, refuse_to_run_while_imported
 
 if TYPE_CHECKING:
-    from wallaroo.engine.options import RunOptions
     from wallaroo.engine.run import Stop
+    from wallaroo.engine.startup import RunOptions
 
 _ARGUMENTS, _UNKNOWN = "wallaroo.arguments", "wallaroo.unknown"
 
@@ -136,8 +142,8 @@ def run_application(program: Program, setup: Setup, given: dict[str, Any], run_l
 
 def _run_options(application: str, given: dict[str, Any]) -> RunOptions:
     from wallaroo.engine.directory.home import default_home  # noqa: PLC0415
-    from wallaroo.engine.options import RunOptions  # noqa: PLC0415
     from wallaroo.engine.spark.session import SparkOptions  # noqa: PLC0415
+    from wallaroo.engine.startup import RunOptions  # noqa: PLC0415
 
     name = given.get("name")
     home = given.get("resilience_dir") or default_home(f"{application} {name}" if name else application)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from wallaroo.cli import screen
-from wallaroo.cli.receive_framing import Data, Reading
+from wallaroo.cli.framing import Data, Reading
 from wallaroo.connectors.tcp.confirmed_sink import ANSWER, HEADER, MAGIC
 from wallaroo.errors import WallarooError
 from wallaroo.files import write_atomically

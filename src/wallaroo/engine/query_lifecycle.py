@@ -17,11 +17,10 @@ from wallaroo.engine.delivery.worker_deaths import WorkerDeaths
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.failure_kinds import Failure, Kind
 from wallaroo.engine.plan import Plan
-from wallaroo.engine.spark.driver_address import DriverAddress
+from wallaroo.engine.spark.cluster import DriverAddress, free_slots_of, slots_of, tasks_of_a_stage, tasks_that_fit
 from wallaroo.engine.spark.error_messages import cannot_go_on, failure_of_query, jvm_exit_reason
 from wallaroo.engine.spark.query import ON_A_CLUSTER, ON_ONE_MACHINE, REAL_TIME
 from wallaroo.engine.spark.session import SparkOptions, spark_session
-from wallaroo.engine.spark.slots import free_slots_of, slots_of, tasks_of_a_stage, tasks_that_fit
 from wallaroo.engine.state_manifest import BucketName
 from wallaroo.engine.transport.plan_file import PlanRef, bundle_modules
 from wallaroo.internal_sockets import format_address, parse_address

@@ -16,11 +16,10 @@ from wallaroo.engine.directory.quote_free_paths import require_safe_path
 from wallaroo.engine.directory.run_folder import temporary_folder
 from wallaroo.engine.failure_kinds import Failure, Kind
 from wallaroo.engine.metrics import Snapshot
-from wallaroo.engine.options import RunOptions
 from wallaroo.engine.restart_policy import RestartPolicy
 from wallaroo.engine.spark.error_messages import cannot_go_on, failure_of_start, translate_spark_errors
 from wallaroo.engine.spark.preflight import check_before_start
-from wallaroo.engine.startup import Parts, Startup
+from wallaroo.engine.startup import Parts, RunOptions, Startup
 from wallaroo.files import write_atomically
 from wallaroo.ingress.client import IngressUnavailableError
 from wallaroo.notices import Notice, never_failing

@@ -13,6 +13,7 @@ from wallaroo.connectors.dead_letter_replay.kind import ReplaySourceConfig
 from wallaroo.connectors.registry import source_kind
 from wallaroo.engine.delivery.collector import Collector
 from wallaroo.engine.delivery.egress import Egress
+from wallaroo.engine.delivery.error_policy import OnError
 from wallaroo.engine.delivery.ingress_feedback import ReportedProgress
 from wallaroo.engine.delivery.ledger import Ledger
 from wallaroo.engine.delivery.worker_deaths import WorkerDeaths
@@ -27,17 +28,18 @@ from wallaroo.engine.directory.resume import (
     start_fresh,
 )
 from wallaroo.engine.directory.run_folder import run_folder
-from wallaroo.engine.options import RunOptions
 from wallaroo.engine.plan import Input, Layout, Plan
 from wallaroo.engine.query_lifecycle import QueryEnvironment, QueryLifecycle
-from wallaroo.engine.spark.driver_address import DriverAddress, driver_address
+from wallaroo.engine.spark.cluster import DriverAddress, driver_address
 from wallaroo.engine.spark.java import java_home
 from wallaroo.engine.spark.memory import fitting_limits
+from wallaroo.engine.spark.session import SparkOptions
 from wallaroo.engine.transport.plan_file import own_serializers
 from wallaroo.ingress.block_sequence import known_names
 from wallaroo.ingress.client import IngressClient
 from wallaroo.ingress.config import EPOCH_SECONDS, IngressConfig, SourceEndpoint, endpoint_of
 from wallaroo.ingress.lanes import ends_by_source
+from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.process import IngressProcess
 from wallaroo.internal_sockets import format_address
 from wallaroo.notices import Notice
@@ -45,6 +47,30 @@ from wallaroo.path_trust import untrusted_reason
 from wallaroo.program import Program
 from wallaroo.sizes import plural, readable_size
 from wallaroo.topology.model import REPLAYS, Application
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a user can choose."""
+
+    home: Path | None = None
+    reset: bool = False
+    """Whether to start fresh; the contents of the directory are then archived."""
+    skip_damaged: bool = False
+    """Whether to skip damaged messages in the logs."""
+    workers: int | None = None
+    """The degree of parallelism; by default what the machine or the cluster offers."""
+    buckets: int | None = None
+    strict_keys: bool = False
+    """Whether messages with a key that is not in `partition_keys` become dead letters."""
+    effectively_once: bool = False
+    """Whether blocks are framed with their numbers, for receivers that confirm them and drop repeats."""
+    on_error: OnError = field(default_factory=OnError)
+    epoch_seconds: float | None = None
+    """The longest time between two commits."""
+    limits: Limits = field(default_factory=Limits)
+    spark: SparkOptions = field(default_factory=SparkOptions)
+
 
 BUCKETS = 128
 """The number of buckets of a partitioned state, and so the maximum number of tasks that can share it."""

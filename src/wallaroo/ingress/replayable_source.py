@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
-from wallaroo.ingress.lanes import MAX_LANES
-from wallaroo.ingress.log.committed import note_committed, read_committed
+from wallaroo.ingress.lanes import MAX_LANES, note_committed, read_committed
 from wallaroo.ingress.log.format import DIRECTORY_MODE
 from wallaroo.ingress.source import MESSAGE_BYTES, Source
 

@@ -24,7 +24,7 @@ from wallaroo.connectors.extension.protocol import (
     unpack_durable,
     unpack_stands,
 )
-from wallaroo.ingress.log.committed import note_committed
+from wallaroo.ingress.lanes import note_committed
 from wallaroo.ingress.log.format import note_lost
 
 from ...ingress.conftest import is_closed  # noqa: TID252 - tests are not installed.

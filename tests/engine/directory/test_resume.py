@@ -19,8 +19,7 @@ from wallaroo.engine.directory.resume import (
 from wallaroo.engine.plan import new_layout
 from wallaroo.errors import DirectoryError
 from wallaroo.ingress.block_sequence import Range, SequenceWriter, known_names, segment_firsts
-from wallaroo.ingress.lanes import Lane
-from wallaroo.ingress.log.committed import note_committed
+from wallaroo.ingress.lanes import Lane, note_committed
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.writer import LogWriter
 from wallaroo.topology.model import Application

@@ -22,7 +22,7 @@ from wallaroo.engine.stages.live_state import MemoryStore, StateLog
 from wallaroo.engine.stages.outbox import Outbox
 from wallaroo.engine.stages.state_steps import BucketRun, StateStep
 from wallaroo.engine.stages.steps import source_line
-from wallaroo.engine.transport.unpacked_messages import Stream
+from wallaroo.engine.transport.packing import Stream
 from wallaroo.errors import users_traceback
 
 FACTOR = 1.8

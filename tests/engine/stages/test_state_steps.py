@@ -13,7 +13,7 @@ from tests.engine.outbox_chunks import taken
 from wallaroo.engine.stages.live_state import MemoryStore, StateLog
 from wallaroo.engine.stages.outbox import Outbox
 from wallaroo.engine.stages.state_steps import BucketRun, CutOffError, StateStep
-from wallaroo.engine.transport.unpacked_messages import Stream
+from wallaroo.engine.transport.packing import Stream
 from wallaroo.introspection import a_type_of
 
 

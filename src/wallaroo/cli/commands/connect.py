@@ -10,6 +10,7 @@ from string import Template
 import click
 
 from wallaroo.cli.commands.new import require_module_name
+from wallaroo.cli.options import new_script_options
 from wallaroo.cli.screen import plain_errors
 from wallaroo.errors import WallarooError
 
@@ -64,7 +65,7 @@ def command() -> None:
 
 @command.command("new", short_help=_NEW)
 @click.argument("name", metavar="NAME")
-@click.option("--sink", is_flag=True, help="Write one that receives outputs, instead of one that sends messages.")
+@new_script_options
 def new(*, name: str, sink: bool) -> None:
     """Write NAME.py, a script that sends messages to an application, as a starting point.
 

@@ -17,7 +17,8 @@ from typing import NoReturn
 import click
 
 from wallaroo.cli import screen
-from wallaroo.cli.framing import FRAMINGS
+from wallaroo.cli.framing import FRAMINGS, Data, Frames, Lines, Reading
+from wallaroo.cli.kafka_io import TopicReader, report
 from wallaroo.cli.kafka_topic import (
     KAFKA_ONLY,
     AddressOrTopicType,
@@ -30,8 +31,6 @@ from wallaroo.cli.kafka_topic import (
 from wallaroo.cli.network import Address, address_of, listen
 from wallaroo.cli.options import receive_options
 from wallaroo.cli.receive_effectively_once import BlockOutput, Blocks, NotABlockError, Record
-from wallaroo.cli.receive_framing import Data, Frames, Lines, Reading
-from wallaroo.cli.receive_kafka import TopicReader, report
 from wallaroo.sizes import plural
 
 _STDOUT = 1

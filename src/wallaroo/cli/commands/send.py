@@ -15,8 +15,8 @@ from typing import Protocol
 import click
 
 from wallaroo.cli import screen
-from wallaroo.cli.exit_codes import SEND_EXIT_CODES, exit_codes_help
 from wallaroo.cli.framing import FRAMINGS, LINES, InputError
+from wallaroo.cli.kafka_io import TopicWriter
 from wallaroo.cli.kafka_topic import (
     KAFKA_ONLY,
     AddressOrTopicType,
@@ -27,8 +27,8 @@ from wallaroo.cli.kafka_topic import (
 )
 from wallaroo.cli.network import Address, NotConfirmedError, connect, end_stream, has_ended
 from wallaroo.cli.options import send_options
+from wallaroo.cli.screen import SEND_EXIT_CODES, exit_codes_help
 from wallaroo.cli.send_input import STDIN, Batch, Input, frames, limited, lines, paced
-from wallaroo.cli.send_kafka import TopicWriter
 from wallaroo.errors import WallarooError
 from wallaroo.sizes import plural
 

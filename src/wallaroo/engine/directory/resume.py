@@ -20,7 +20,7 @@ from wallaroo.ingress.block_sequence import (
     skip_damaged_blocks,
     truncate_at,
 )
-from wallaroo.ingress.log.committed import read_committed
+from wallaroo.ingress.lanes import read_committed
 from wallaroo.ingress.log.format import segment_starts
 from wallaroo.ingress.log.reader import LogReader
 from wallaroo.ingress.log.repair import skip_damaged

@@ -22,10 +22,8 @@ from urllib.parse import urlsplit
 
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.directory.quote_free_paths import safe_path
-from wallaroo.engine.spark.class_data_archive import ClassDataArchive
+from wallaroo.engine.spark.cache import ClassDataArchive, load_classes, spark_home, usable_cache
 from wallaroo.engine.spark.error_messages import cause, jvm_exit_reason, known_cause, without_java
-from wallaroo.engine.spark.jvm_classes import load_classes
-from wallaroo.engine.spark.spark_home import spark_home, usable_cache
 from wallaroo.errors import SparkStartError
 from wallaroo.files import write_atomically
 from wallaroo.notices import Notice

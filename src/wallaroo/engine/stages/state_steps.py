@@ -21,7 +21,7 @@ from wallaroo.engine.stages.outbox import USER_ERRORS, NotPicklableError, Outbox
 from wallaroo.engine.stages.result_checks import ReturnShapeError, checked_list, checked_pair, checked_save
 from wallaroo.engine.stages.steps import line_after, state_loop
 from wallaroo.engine.transport.dead_letter_record import Place
-from wallaroo.engine.transport.unpacked_messages import Stream
+from wallaroo.engine.transport.packing import Stream
 from wallaroo.inlined_lines import is_users
 from wallaroo.topology.model import StateComputation
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from wallaroo.class_changes import loads
 from wallaroo.connectors.output_block import Body
-from wallaroo.engine.transport.packing import pack, pack_plain, unpack, unpack_stream
-from wallaroo.engine.transport.unpacked_messages import Stream
+from wallaroo.engine.transport.packing import Stream, pack, pack_plain, unpack, unpack_stream
 
 
 class Serializer:

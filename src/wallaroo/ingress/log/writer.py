@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from wallaroo.errors import WallarooError
-from wallaroo.ingress.log.committed import note_committed, read_committed
+from wallaroo.ingress.lanes import note_committed, read_committed
 from wallaroo.ingress.log.format import (
     DIRECTORY_MODE,
     FILE_MODE,

@@ -3,7 +3,7 @@
 import threading
 
 import wallaroo
-from wallaroo.topology.validate_state_pickling import unsavable_states
+from wallaroo.cli.loading import unsavable_states
 
 
 class Locked:

@@ -4,15 +4,15 @@ import itertools
 
 import pytest
 
-from wallaroo.engine.spark import slots
-from wallaroo.engine.spark.slots import tasks_of_a_stage, tasks_that_fit
+from wallaroo.engine.spark import cluster
+from wallaroo.engine.spark.cluster import tasks_of_a_stage, tasks_that_fit
 from wallaroo.errors import SparkStartError
 
 
 @pytest.fixture(autouse=True)
 def _without_timeout(monkeypatch):
     for name in ("_POLL_SECONDS", "_SETTLED_SECONDS", "_TIMEOUT_SECONDS", "_LONG_TIMEOUT_SECONDS"):
-        monkeypatch.setattr(slots, name, getattr(slots, name) / 100)
+        monkeypatch.setattr(cluster, name, getattr(cluster, name) / 100)
 
 
 def coming(*numbers):

@@ -8,7 +8,7 @@ import pyspark
 import pytest
 
 from wallaroo.engine.directory.quote_free_paths import is_safe_path
-from wallaroo.engine.spark.spark_home import spark_home, usable_cache
+from wallaroo.engine.spark.cache import spark_home, usable_cache
 
 INSTALLED = Path(pyspark.__file__).parent
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wallaroo.engine.spark.driver_address import driver_address
+from wallaroo.engine.spark.cluster import driver_address
 from wallaroo.engine.spark.session import SparkOptions
 from wallaroo.errors import AddressError
 

@@ -7,8 +7,8 @@ from click.testing import CliRunner
 
 from wallaroo import errors
 from wallaroo.cli.commands.send import command as send
-from wallaroo.cli.exit_codes import EXIT_CODES, SEND_EXIT_CODES
 from wallaroo.cli.machida import main
+from wallaroo.cli.screen import EXIT_CODES, SEND_EXIT_CODES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text()
 

@@ -1,6 +1,6 @@
 """The committed positions in a source's folder."""
 
-from wallaroo.ingress.log.committed import note_committed, read_committed
+from wallaroo.ingress.lanes import note_committed, read_committed
 
 
 def test_each_lane_has_its_own_position(tmp_path):

@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
-from wallaroo.connectors.tcp import disconnect_reports
-from wallaroo.connectors.tcp.disconnect_reports import REPORTED_IN_FULL, ClosedConnections
+from wallaroo.connectors.tcp import source
+from wallaroo.connectors.tcp.source import REPORTED_IN_FULL, ClosedConnections
 
 from ...ingress.conftest import until  # noqa: TID252 - tests are not installed
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(disconnect_reports, "SUMMARY_SECONDS", 0.05)
+    monkeypatch.setattr(source, "SUMMARY_SECONDS", 0.05)
 
 
 def test_the_first_closings_are_reported_in_full_and_the_rest_is_counted():

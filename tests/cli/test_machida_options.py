@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from wallaroo.cli.machida import main
-from wallaroo.cli.options import limit_options, limits_from
+from wallaroo.cli.machida_options import limit_options, limits_from
 from wallaroo.ingress.limits import Limits
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wallaroo.engine.spark.class_data_archive import ClassDataArchive
+from wallaroo.engine.spark.cache import ClassDataArchive
 
 
 @pytest.fixture
