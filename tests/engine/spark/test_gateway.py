@@ -39,6 +39,10 @@ def bridge():
             jvm.kill()
 
 
+def process_of(bridge):
+    return psutil.Process(bridge.jvm.java.lang.ProcessHandle.current().pid())
+
+
 @pytest.fixture(params=["IPv4", "IPv6"])
 def connection(request):
     """Return both ends of a local connection, made as Python or as Java makes it."""
@@ -61,9 +65,7 @@ def belongs_to(bridge, user, accepted):
 
 
 def test_the_jvm_listens_on_no_port(bridge):
-    family = psutil.Process().children(recursive=True)
-    (jvm,) = [process for process in family if process.name() == "java"]
-    assert jvm.net_connections("tcp") == []
+    assert process_of(bridge).net_connections("tcp") == []
 
 
 def test_without_the_token_nothing_is_done(bridge):
@@ -111,7 +113,7 @@ class Task:
 
 
 def test_too_many_open_files_are_not_the_end(bridge):
-    (jvm,) = [process for process in psutil.Process().children(recursive=True) if process.name() == "java"]
+    jvm = process_of(bridge)
     limits = resource.prlimit(jvm.pid, resource.RLIMIT_NOFILE)
     # What it needs for a connection comes too late, or for half of it.
     for more in range(4):
