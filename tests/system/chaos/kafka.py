@@ -210,12 +210,18 @@ class _Seen:
 
     def _read(self) -> None:
         consumer = Consumer(self._settings)
-        consumer.assign([TopicPartition(_OUT, number, OFFSET_BEGINNING) for number in self.values])
+        following = dict.fromkeys(self.values, OFFSET_BEGINNING)
+        consumer.assign([TopicPartition(_OUT, *each) for each in following.items()])
         while not self._ending.is_set():
             for message in consumer.consume(1000, 0.05):
-                # What a consumer reports, as that the broker is away, ends by itself.
-                if message.error() is None:
+                if (error := message.error()) is None:
                     self._keep(message.partition(), message.value())
+                    following[message.partition()] = message.offset() + 1
+                elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                    # A broker that has just started may not know its newest messages yet.
+                    consumer.assign([TopicPartition(_OUT, *each) for each in following.items()])
+                    break
+                # What else a consumer reports, as that the broker is away, ends by itself.
         consumer.close()
 
     def _keep(self, partition: int, value: bytes) -> None:
