@@ -1,9 +1,51 @@
-"""Addresses of sources must not clash."""
+"""Addresses are parsed the same way everywhere, and those of sources must not clash."""
+
+import re
 
 import pytest
 
 import wallaroo
-from wallaroo.addresses import clash
+from wallaroo.addresses import Address, clash, parse_address
+
+
+@pytest.mark.parametrize("address", [Address("127.0.0.1", 7010), Address("::1", 0), Address("host", 65535)])
+def test_what_is_written_is_parsed(address):
+    assert parse_address(str(address)) == address
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "write host:port"),
+        ("7010", "write host:port"),
+        ("host", "write host:port"),
+        (":7010", "write host:port"),
+        ("[]:7010", "write host:port"),
+        ("[::1]", "write host:port"),
+        ("::1", "put the host in brackets"),
+        ("::1:7010", "put the host in brackets"),
+        ("host:", "the port must be a number from 0 to 65535"),
+        ("host:-1", "the port must be a number from 0 to 65535"),
+        ("host:65536", "the port must be a number from 0 to 65535"),
+    ],
+)
+def test_what_is_wrong_with_an_address_is_said(text, why):
+    with pytest.raises(wallaroo.WallarooParameterError, match=f"'{re.escape(text)}' is not an address: {why}"):
+        parse_address(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("host", ("host", 9092)), ("[::1]", ("::1", 9092)), ("host:1", ("host", 1)), ("[::1]:1", ("::1", 1))],
+)
+def test_a_port_can_be_left_out_where_there_is_a_default(text, expected):
+    assert parse_address(text, default_port=9092) == expected
+
+
+@pytest.mark.parametrize("text", ["", ":1", "::1", "[]"])
+def test_a_host_cannot_be_left_out(text):
+    with pytest.raises(wallaroo.WallarooParameterError, match="is not an address"):
+        parse_address(text, default_port=9092)
 
 
 @pytest.mark.parametrize(

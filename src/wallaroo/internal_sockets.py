@@ -10,6 +10,8 @@ import os
 import socket
 import time
 
+from wallaroo.addresses import parse_address
+
 HELLO_TIMEOUT_SECONDS = 10.0
 """How long a client may take to authenticate after it has connected."""
 MAX_UNAUTHENTICATED = 256
@@ -18,25 +20,6 @@ MAX_UNAUTHENTICATED = 256
 _DIAL_SECONDS = 30.0
 _BACKLOG = 256
 _PRIVATE_UMASK = 0o177
-
-
-def parse_address(address: str) -> tuple[str, int]:
-    """Return the host and the port of an address.
-
-    >>> parse_address("10.0.0.5:4000"), parse_address("[::1]:4000")
-    (('10.0.0.5', 4000), ('::1', 4000))
-    """
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
-def format_address(host: str, port: int) -> str:
-    """Return the address for a host and a port.
-
-    >>> format_address("10.0.0.5", 4000), format_address("::1", 4000)
-    ('10.0.0.5:4000', '[::1]:4000')
-    """
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def dial(address: str) -> socket.socket:

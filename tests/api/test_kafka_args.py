@@ -61,9 +61,9 @@ def test_brokers(brokers, expected):
         (kafka_parse_source_options, ["--kafka_source_topic"], "an option is incomplete: --kafka_source_topic:"),
         (kafka_parse_source_options, [*SOURCE, "--kafka_source_log_level", "Debug"], "one of Fine, Info, Warn, Error"),
         (kafka_parse_sink_options, [*SINK, "--kafka_sink_max_message_size", "1k"], "must be a whole number; got '1k'."),
-        (kafka_parse_sink_options, [*SINK, "--kafka_sink_brokers", "a:b:c"], "cannot be used, 'a:b:c': write a host,"),
-        (kafka_parse_sink_options, [*SINK, "--kafka_sink_brokers", "a:0"], "cannot be used, 'a:0'"),
-        (kafka_parse_sink_options, [*SINK, "--kafka_sink_brokers", "a:1,,b:2"], "cannot be used, ''"),
+        (kafka_parse_sink_options, [*SINK, "--kafka_sink_brokers", "a:b:c"], "'a:b:c' is not an address: put the host"),
+        (kafka_parse_sink_options, [*SINK, "--kafka_sink_brokers", "a:0"], "'a:0' is not an address: the port of"),
+        (kafka_parse_sink_options, [*SINK, "--kafka_sink_brokers", "a:1,,b:2"], "'' is not an address"),
         (kafka_parse_source_options, None, "must be a list of strings, such as the args that"),
     ],
 )

@@ -2,8 +2,8 @@
 
 import pytest
 
+from wallaroo.addresses import Address
 from wallaroo.cli.kafka_topic import Settings, Topic, find_topic, parse_topic
-from wallaroo.cli.network import Address
 from wallaroo.errors import WallarooError
 
 PLAIN = Settings(None, None, {})

@@ -8,7 +8,7 @@ from http import HTTPStatus
 import pytest
 
 from wallaroo import WallarooError
-from wallaroo.cli.network import Address
+from wallaroo.addresses import Address
 from wallaroo.connect import http_server
 from wallaroo.connect.http_server import Server
 

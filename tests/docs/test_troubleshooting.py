@@ -94,6 +94,7 @@ NOT_ON_THE_PAGE = {
     "… on …: …. For example, write …": "the same",
     "…: ….": "begins with `…, line …`",
     "…: …": "begins with a place, and has a mistake that is on the page after it",
+    "…: …; ": "begins with an option, and has a mistake of an address that is on the page after it",
     "…. …": "begins with a sentence that is on the page",
     "…: … not known. Give a name or an address of a broker.": "begins with `Pipeline … cannot read the topic`",
     "broker of the …: …": "has a mistake of an address that is on the page after it",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.addresses import port_number
+from wallaroo.addresses import not_an_address, port_number, split_address
 from wallaroo.api.tcp_args import known_options
 from wallaroo.connectors.kafka.config import (
     LOG_LEVELS,
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from wallaroo.interfaces import KafkaDecoder, KafkaEncoder
 
 _SOURCE, _SINK = "kafka_source", "kafka_sink"
-_USUAL_PORT = "9092"
-_SAMPLES = {"topic": "words", "brokers": f"127.0.0.1:{_USUAL_PORT}"}
+_DEFAULT_PORT = 9092
+_SAMPLES = {"topic": "words", "brokers": f"127.0.0.1:{_DEFAULT_PORT}"}
 
 
 def kafka_parse_source_options(args: Sequence[str]) -> tuple[Any, ...]:
@@ -308,21 +308,13 @@ class _Options:
             raise WallarooParameterError(f"{self._option(what)} must be a whole number; got {found!r}.") from error
 
     def _broker(self, broker: str) -> tuple[str, str]:
-        host, colon, port = broker.rpartition(":")
-        if broker.endswith("]") or not colon:
-            host, port = broker, _USUAL_PORT
-        if host.startswith("[") and host.endswith("]"):
-            host = host[1:-1]
-        elif ":" in host:
-            host = ""
+        option = self._option("brokers")
         try:
-            usable = bool(host) and port_number(port) > 0
-        except WallarooParameterError:
-            usable = False
-        if not usable:
+            host, port = split_address(broker, _DEFAULT_PORT)
+            if port_number(port) == 0:
+                raise not_an_address(broker, "the port of a broker cannot be 0; give the one that it listens on")
+        except WallarooParameterError as error:
             raise WallarooParameterError(
-                f"{self._option('brokers')} has an address that cannot be used, {broker!r}: write a host, a colon and "
-                "a port, with brackets around an IPv6 address; for example "
-                f"{self._option('brokers')} 127.0.0.1:9092,127.0.0.1:9093."
-            )
+                f"{option}: {error}; for example {option} 127.0.0.1:9092,127.0.0.1:9093."
+            ) from error
         return host, port

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from wallaroo.addresses import port_number
+from wallaroo.addresses import not_an_address, split_address
 from wallaroo.errors import WallarooParameterError
 from wallaroo.introspection import a_kind_of
 
@@ -103,29 +103,21 @@ def _addresses(args: Sequence[str], option: str, short: str, example: str) -> li
     return [address.strip() for each in given for address in each.split(",")]
 
 
+def _host_and_port(address: str, option: str, example: str) -> tuple[str, str]:
+    try:
+        return split_address(address)
+    except WallarooParameterError as error:
+        raise _unusable(option, error, example) from error
+
+
 def _with_name(address: str, option: str, example: str) -> tuple[str, ...]:
     name, at, bare = address.rpartition("@")
-    if not at:
-        return _host_and_port(address, option, example)
-    if not name:
-        raise _unusable(option, address, f"in front of the @ stands a name, such as orders@{bare}", example)
-    return name, *_host_and_port(bare, option, example)
+    if at and not name:
+        reason = f"write a name in front of the @, such as orders@{bare}"
+        raise _unusable(option, not_an_address(address, reason), example)
+    parsed = _host_and_port(bare, option, example)
+    return (name, *parsed) if at else parsed
 
 
-def _host_and_port(address: str, option: str, example: str) -> tuple[str, str]:
-    host, colon, port = address.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise _unusable(option, address, f"write an IPv6 address in brackets, such as [::1]:{port}", example)
-    if not colon or not host:
-        raise _unusable(option, address, "an address is a host, a colon and a port", example)
-    try:
-        port_number(port)
-    except WallarooParameterError as error:
-        raise _unusable(option, address, str(error), example) from error
-    return host, port
-
-
-def _unusable(option: str, address: Any, reason: str, example: str) -> WallarooParameterError:
-    return WallarooParameterError(f"{option} has an address that cannot be used, {address!r}: {reason}; {example}.")
+def _unusable(option: str, error: WallarooParameterError, example: str) -> WallarooParameterError:
+    return WallarooParameterError(f"{option}: {error}; {example}.")

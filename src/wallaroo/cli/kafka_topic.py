@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from wallaroo.cli.network import Address, parse_address
+from wallaroo.addresses import Address, parse_address
 from wallaroo.connectors.kafka.config_checks import topic_mistakes
 from wallaroo.connectors.kafka.settings import servers
 from wallaroo.errors import WallarooError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SCHEME = "kafka://"
 _EXAMPLE = "kafka://127.0.0.1:9092/words"
-_USUAL_PORT = 9092
+_DEFAULT_PORT = 9092
 KAFKA_ONLY = ("--key-separator", "--create-topic", "--kafka-config")
 """The options that only topics have, in every command."""
 _TRY_SECONDS = 2.0
@@ -58,12 +58,7 @@ def parse_topic(text: str) -> Topic:
         raise WallarooError(f"{text!r} is not a topic: write {_EXAMPLE}")
     if mistakes := list(topic_mistakes(name, "URL")):
         raise WallarooError(f"{text!r} is not a topic: {mistakes[0]}")
-    return Topic(name, tuple(_broker(each) for each in brokers.split(",")))
-
-
-def _broker(text: str) -> Address:
-    has_port = ":" in text and not text.endswith("]")
-    return parse_address(text if has_port else f"{text}:{_USUAL_PORT}")
+    return Topic(name, tuple(parse_address(each, _DEFAULT_PORT) for each in brokers.split(",")))
 
 
 class AddressOrTopicType(click.ParamType[Address | Topic]):

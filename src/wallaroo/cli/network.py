@@ -1,4 +1,4 @@
-"""Addresses and connections for the commands: parses `host:port`, and connects or listens."""
+"""Connections of the commands: connects, listens, and waits until a stream is confirmed."""
 
 from __future__ import annotations
 
@@ -6,49 +6,13 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
 
-from wallaroo.addresses import port_number
+from wallaroo.addresses import Address
 from wallaroo.connectors.tcp.sockets import dial, raise_if_broken, unacknowledged
 from wallaroo.errors import WallarooError
 
 _RETRY_PAUSE = 0.1
 _TRY_SECONDS = 5.0
-
-
-class Address(NamedTuple):
-    """A host and a port, written `host:port`, or `[host]:port` if the host itself contains colons.
-
-    >>> str(Address("127.0.0.1", 7010)), str(Address("::1", 7010))
-    ('127.0.0.1:7010', '[::1]:7010')
-    """
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def parse_address(text: str) -> Address:
-    """Return the address that `text` denotes.
-
-    >>> parse_address("127.0.0.1:7010")
-    Address(host='127.0.0.1', port=7010)
-    >>> parse_address("[::1]:0")
-    Address(host='::1', port=0)
-    >>> parse_address("7010")
-    Traceback (most recent call last):
-    wallaroo.errors.WallarooError: '7010' is not an address: write host:port, such as 127.0.0.1:7010
-    """
-    host, colon, port = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise WallarooError(f"{text!r} is not an address: put the host in brackets, such as [::1]:7010")
-    if not (colon and host):
-        raise WallarooError(f"{text!r} is not an address: write host:port, such as 127.0.0.1:7010")
-    return Address(host, port_number(port))
 
 
 def connect(address: Address, *, retry: float, on_wait: Callable[[], None] = lambda: None) -> socket.socket:

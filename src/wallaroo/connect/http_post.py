@@ -8,7 +8,8 @@ from urllib.parse import unquote
 
 import click
 
-from wallaroo.cli.network import Address, address_of
+from wallaroo.addresses import Address
+from wallaroo.cli.network import address_of
 from wallaroo.cli.screen import say
 from wallaroo.connect.http_server import Answer, Server
 from wallaroo.connect.script import AddressType, LeftOutError, Sending, source_script

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
-from wallaroo.cli.network import Address
+from wallaroo.addresses import Address
 from wallaroo.connect.script import listening_on
 
 _LARGEST = 16 << 20

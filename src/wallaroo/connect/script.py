@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, TypeVar
 
 import click
 
-from wallaroo.cli.network import Address, parse_address
+from wallaroo.addresses import Address, parse_address
 from wallaroo.cli.screen import plain_errors, say
 from wallaroo.connect.messages import CODECS, as_bytes, parsed
 from wallaroo.errors import AddressError, WallarooError

@@ -6,7 +6,7 @@ import socket
 
 import click
 
-from wallaroo.cli.network import Address
+from wallaroo.addresses import Address
 from wallaroo.connect.messages import as_bytes
 from wallaroo.connect.script import AddressType, LeftOut, sink_script
 from wallaroo.errors import WallarooError

@@ -6,7 +6,8 @@ import socket
 
 import click
 
-from wallaroo.cli.network import Address, address_of
+from wallaroo.addresses import Address
+from wallaroo.cli.network import address_of
 from wallaroo.cli.screen import say
 from wallaroo.connect.script import AddressType, Sending, listening_on, source_script
 

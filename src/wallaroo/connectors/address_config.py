@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from wallaroo.addresses import port_number, unknown_host
+from wallaroo.addresses import Address, port_number, unknown_host
 from wallaroo.errors import AddressError, WallarooParameterError
 from wallaroo.introspection import a_kind_of
 
@@ -47,8 +47,7 @@ def shown_address(transport: str, config: AddressConfig) -> str:
     >>> shown_address("TCP", AddressConfig("::1", 7010))
     'TCP [::1]:7010'
     """
-    host, port = config.address
-    return f"{transport} [{host}]:{port}" if ":" in host else f"{transport} {host}:{port}"
+    return f"{transport} {Address(*config.address)}"
 
 
 def check_receiver(pipeline: str, config: AddressConfig) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from wallaroo.addresses import Address, parse_address
 from wallaroo.engine.delivery.collector import Collector, Expected
 from wallaroo.engine.delivery.egress import Egress
 from wallaroo.engine.delivery.worker_deaths import WorkerDeaths
@@ -23,7 +24,6 @@ from wallaroo.engine.spark.query import ON_A_CLUSTER, ON_ONE_MACHINE, REAL_TIME
 from wallaroo.engine.spark.session import SparkOptions, spark_session
 from wallaroo.engine.state_manifest import BucketName
 from wallaroo.engine.transport.plan_file import PlanRef, bundle_modules
-from wallaroo.internal_sockets import format_address, parse_address
 from wallaroo.notices import Notice
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class QueryLifecycle:
         attempt = secrets.token_hex(8)
         address = around.collector.address
         if around.driver_address:
-            address = format_address(around.driver_address.advertised, parse_address(address)[1])
+            address = str(Address(around.driver_address.advertised, parse_address(address).port))
             self._fit_to_cluster()
         start = around.egress.begin(attempt, self._expected())
         self._session.conf.set("spark.sql.shuffle.partitions", self._tasks)

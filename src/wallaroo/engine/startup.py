@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from wallaroo.addresses import Address
 from wallaroo.connectors.dead_letter_replay.kind import ReplaySourceConfig
 from wallaroo.connectors.registry import source_kind
 from wallaroo.engine.delivery.collector import Collector
@@ -41,7 +42,6 @@ from wallaroo.ingress.config import EPOCH_SECONDS, IngressConfig, SourceEndpoint
 from wallaroo.ingress.lanes import ends_by_source
 from wallaroo.ingress.limits import Limits
 from wallaroo.ingress.process import IngressProcess
-from wallaroo.internal_sockets import format_address
 from wallaroo.notices import Notice
 from wallaroo.path_trust import untrusted_reason
 from wallaroo.program import Program
@@ -205,7 +205,7 @@ class Startup:
         if options.limits.max_message_size < self.options.limits.max_message_size:
             size = readable_size(options.limits.max_message_size)
             self.say(f"  limited     to messages of {size}: there is too little memory for larger ones")
-        workers = format_address(self._driver_address.advertised, process.workers_port) if self._driver_address else ""
+        workers = str(Address(self._driver_address.advertised, process.workers_port)) if self._driver_address else ""
         return _Ingress(IngressClient(config.control_path, self._token), config.control_path, workers)
 
     def _endpoints(self, commits: Commits) -> list[SourceEndpoint]:
@@ -237,7 +237,7 @@ class Startup:
     def _open_hand_ins(self, folder: Path, commits: Commits, deaths: WorkerDeaths, notes: Path | None) -> Collector:
         if notes is not None:
             notes.mkdir(mode=0o700)
-        address = format_address(self._driver_address.bind, 0) if self._driver_address else f"{folder}/outputs"
+        address = str(Address(self._driver_address.bind, 0)) if self._driver_address else f"{folder}/outputs"
         collector = Collector(address, self._token, commits, deaths, notes)
         self.cleanup.callback(collector.close)
         return collector

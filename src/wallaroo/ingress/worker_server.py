@@ -8,13 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from wallaroo.addresses import Address
 from wallaroo.errors import AddressError
 from wallaroo.ingress.control import REQUEST_ERRORS, hand_out, next_request
 from wallaroo.ingress.log.format import LogCorruptError
 from wallaroo.ingress.log.reader import LogReader, RawPiece
 from wallaroo.ingress.sequencer import Sequencer
 from wallaroo.ingress.worker_client import ALL, DAMAGED, HEAD, PIECE
-from wallaroo.internal_sockets import HELLO_TIMEOUT_SECONDS, MAX_UNAUTHENTICATED, format_address, listen
+from wallaroo.internal_sockets import HELLO_TIMEOUT_SECONDS, MAX_UNAUTHENTICATED, listen
 
 MAX_LINE_BYTES = 1 << 16
 
@@ -31,7 +32,7 @@ class WorkerServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port: the given one, or, for 0, a free one."""
-        address = format_address(host, port)
+        address = str(Address(host, port))
         try:
             listener = listen(address)
         except OSError as error:

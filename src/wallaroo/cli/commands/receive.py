@@ -16,6 +16,7 @@ from typing import NoReturn
 
 import click
 
+from wallaroo.addresses import Address
 from wallaroo.cli import screen
 from wallaroo.cli.framing import FRAMINGS, Data, Frames, Lines, Reading
 from wallaroo.cli.kafka_io import TopicReader, report
@@ -28,7 +29,7 @@ from wallaroo.cli.kafka_topic import (
     refuse_given,
     settings_of,
 )
-from wallaroo.cli.network import Address, address_of, listen
+from wallaroo.cli.network import address_of, listen
 from wallaroo.cli.options import receive_options
 from wallaroo.cli.receive_effectively_once import BlockOutput, Blocks, NotABlockError, Record
 from wallaroo.sizes import plural

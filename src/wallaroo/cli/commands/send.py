@@ -14,6 +14,7 @@ from typing import Protocol
 
 import click
 
+from wallaroo.addresses import Address
 from wallaroo.cli import screen
 from wallaroo.cli.framing import FRAMINGS, LINES, InputError
 from wallaroo.cli.kafka_io import TopicWriter
@@ -25,7 +26,7 @@ from wallaroo.cli.kafka_topic import (
     refuse_given,
     settings_of,
 )
-from wallaroo.cli.network import Address, NotConfirmedError, connect, end_stream, has_ended
+from wallaroo.cli.network import NotConfirmedError, connect, end_stream, has_ended
 from wallaroo.cli.options import send_options
 from wallaroo.cli.screen import SEND_EXIT_CODES, exit_codes_help
 from wallaroo.cli.send_input import STDIN, Batch, Input, frames, limited, lines, paced

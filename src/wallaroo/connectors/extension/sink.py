@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from wallaroo.addresses import Address
 from wallaroo.backoff import Backoff
 from wallaroo.connectors.base import StoppedError
 from wallaroo.connectors.extension.channel import Bell, Channel
@@ -29,7 +30,6 @@ from wallaroo.connectors.extension.protocol import (
 )
 from wallaroo.connectors.tcp.confirmed_sink import stream_id
 from wallaroo.connectors.tcp.sockets import dial
-from wallaroo.internal_sockets import format_address
 from wallaroo.notices import REPORT_AGAIN_SECONDS, Condition
 from wallaroo.sizes import plural
 
@@ -57,9 +57,9 @@ class ExtensionSink:
     """
 
     def __init__(self, host: str, port: int, context: SinkContext) -> None:
-        self.name = f"extension://{format_address(host, port)}"
+        self.name = f"extension://{Address(host, port)}"
         self._address = (host, port)
-        self._where = f"the script at {format_address(host, port)}"
+        self._where = f"the script at {Address(host, port)}"
         self._context = context
         self._stream = stream_id(context.application, self.name).hex()
         self._missing = Condition(context.notice, interval=REPORT_AGAIN_SECONDS)

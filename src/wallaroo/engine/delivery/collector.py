@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from wallaroo.addresses import Address, parse_address
 from wallaroo.engine.delivery.output_budget import OutputBudget
 from wallaroo.engine.delivery.worker_deaths import Death, WorkerDeaths
 from wallaroo.engine.directory.commit import Commits
@@ -34,7 +35,7 @@ from wallaroo.engine.transport.task_channel import (
     read_hello,
 )
 from wallaroo.ingress.lanes import Lane, load_ends
-from wallaroo.internal_sockets import MAX_UNAUTHENTICATED, format_address, listen, parse_address, set_no_delay
+from wallaroo.internal_sockets import MAX_UNAUTHENTICATED, listen, set_no_delay
 
 
 class Expected(NamedTuple):
@@ -120,7 +121,7 @@ class Collector:
         self._listener = listen(address)
         self.address = address
         if not address.startswith("/"):
-            self.address = format_address(parse_address(address)[0], self._listener.getsockname()[1])
+            self.address = str(Address(parse_address(address).host, self._listener.getsockname()[1]))
         threading.Thread(target=self._accept, name="wallaroo-hand-ins", daemon=True).start()
 
     def begin(self, attempt: str, expected: Expected) -> None:
