@@ -55,6 +55,17 @@ def test_a_condition_that_recurs_is_reported_once_in_the_interval(clock):
     assert told[2:] == ["begins (3 more times since the last report.)", "is over"]
 
 
+def test_a_condition_that_changes_is_reported_again_and_ends_once():
+    told = []
+    condition = Condition(told.append)
+    for text in ("the disk is full", "the disk is full", "a worker died", "the disk is full"):
+        condition.begin_or_change(text)
+    condition.end("is over")
+    condition.end("is over")
+    condition.begin_or_change("the disk is full")
+    assert told == ["the disk is full", "a worker died", "the disk is full", "is over", "the disk is full"]
+
+
 def test_what_comes_and_goes_is_reported_once():
     async def run():
         told = []

@@ -89,6 +89,7 @@ class Condition:
     def __init__(self, notice: Notice, *, interval: float = 0.0, quiet: float = 0.0) -> None:
         self.present = False
         self._notice = notice
+        self._text = ""
         self._beginnings = Throttle(interval)
         self._quiet = quiet
         self._timer: asyncio.TimerHandle | None = None
@@ -99,10 +100,19 @@ class Condition:
         if self.present:
             return
         self.present = True
+        self._text = text
         self._beginnings.add()
         if self._beginnings.is_due:
             others = self._beginnings.take() - 1
             self._notice(f"{text} ({plural(others, 'more time')} since the last report.)" if others else text)
+
+    def begin_or_change(self, text: str) -> None:
+        """As `begin`, but also report `text` if the condition is present with another text."""
+        if self.present and text != self._text:
+            self._text = text
+            self._notice(text)
+        else:
+            self.begin(text)
 
     def end(self, text: str) -> None:
         """Report `text` if the condition is present and its beginning was reported."""

@@ -180,6 +180,17 @@ def test_what_keeps_outputs_from_being_recorded_is_reported_once(run, notices):
     ]
 
 
+def test_each_cause_of_a_disruption_is_reported_and_its_end_once(run, notices):
+    assert run.wait(LOST[0], done=0)
+    run.hold_up("No space left on device")
+    run.progress(1)
+    run.progress(2)
+    assert len(notices) == 3
+    assert notices[0].startswith("Processing failed: ")
+    assert notices[1].startswith("A disk is full: ")
+    assert notices[2] == "The application has resumed."
+
+
 def test_a_run_that_is_asked_to_stop_does_not_wait(run, interrupted):
     interrupted.set()
     assert not run.wait(DISK_FULL, done=0)

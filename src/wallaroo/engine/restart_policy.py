@@ -17,7 +17,7 @@ from wallaroo.engine.failure_kinds import Failure, Kind
 from wallaroo.engine.spark.error_messages import cannot_go_on
 from wallaroo.errors import ApplicationError
 from wallaroo.files import free_space, is_full
-from wallaroo.notices import Notice
+from wallaroo.notices import Condition, Notice
 
 ENOUGH_ROOM = 16 << 20
 """How many bytes must be free before a query is restarted: with less, it would soon fail for the same reason."""
@@ -39,7 +39,7 @@ class RestartPolicy:
         self._folders = [home.path, *folders]
         self._interrupted = interrupted
         self._notice = notice
-        self._disruption = ""
+        self._disruption = Condition(notice)
         self._retries = 0
         self._lessons = 0
         self._waits = 0
@@ -87,14 +87,14 @@ class RestartPolicy:
         if self._full_folder():
             # Not everything that fails on a full disk says why.
             return self._wait_for_space(failure.text)
-        self._report(
+        self._disruption.begin_or_change(
             f"Processing failed: {failure.text.rstrip('.')}. It resumes from the last commit; nothing is lost."
         )
         return not self._interrupted.wait(0 if learned else _pause(self._retries))
 
     def hold_up(self, reason: str) -> None:
         """Report why outputs cannot be recorded, while they wait."""
-        self._report(self._what_is_full(reason))
+        self._disruption.begin_or_change(self._what_is_full(reason))
 
     def progress(self, done: int) -> None:
         """Record how many blocks have been delivered; report it if that ends a disruption."""
@@ -102,9 +102,7 @@ class RestartPolicy:
             return
         self._done = done
         self._retries = self._lessons = self._waits = self._fatal_in_a_row = 0
-        if self._disruption:
-            self._disruption = ""
-            self._notice("The application has resumed.")
+        self._disruption.end("The application has resumed.")
 
     def _report_fatal_calls(self, fatal_calls: Mapping[str, str]) -> None:
         """Report newly identified fatal calls; too many of them are a fault of the program."""
@@ -125,7 +123,7 @@ class RestartPolicy:
 
     def _wait_for_space(self, reason: str) -> bool:
         """Wait for disk space; restart after a while even without: the required amount is only an estimate."""
-        self._report(self._what_is_full(reason))
+        self._disruption.begin_or_change(self._what_is_full(reason))
         deadline = time.monotonic() + _TRY_ANYWAY_SECONDS
         if self._interrupted.wait(_pause(self._waits + self._retries)):
             return False
@@ -138,12 +136,6 @@ class RestartPolicy:
         folder = self._full_folder()
         where = f"The disk that holds {folder} is full." if folder else f"A disk is full: {reason.rstrip('.')}."
         return f"{where} The application waits for room there; nothing is lost."
-
-    def _report(self, text: str) -> None:
-        """Report a disruption, once while it lasts."""
-        if text != self._disruption:
-            self._disruption = text
-            self._notice(text)
 
 
 def _pause(attempt: int) -> float:
