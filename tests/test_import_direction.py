@@ -1,50 +1,54 @@
-"""Imports point in one direction: from the commands down to what everything rests on, as CONTRIBUTING.md says."""
+"""Imports point in one direction: modules import only from where the table in CONTRIBUTING.md says."""
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import wallaroo
 
+ROOT = Path(__file__).parents[1]
 PACKAGE = Path(wallaroo.__file__).parent
-_BELOW_ENGINE = {"ingress", "program", "topology", "connectors", "core"}
-MAY_IMPORT = {
-    "core": set(),
-    "connectors": {"core"},
-    "topology": {"connectors", "core"},
-    "api": {"topology", "connectors", "core"},
-    "experimental": {"api", "topology", "connectors", "core"},
-    "program": {"topology", "core"},
-    "ingress": {"program", "topology", "connectors", "core"},
-    "engine.transport": _BELOW_ENGINE,
-    "engine.directory": {"engine.transport", *_BELOW_ENGINE},
-    "engine.delivery": {"engine.directory", "engine.transport", *_BELOW_ENGINE},
-    "engine.stages": {"engine.transport", *_BELOW_ENGINE},
-    "engine.spark": {"engine.stages", "engine.directory", "engine.transport", *_BELOW_ENGINE},
-    "testing": {"engine.stages", "engine.transport", *_BELOW_ENGINE},
-}
-MAY_IMPORT["engine"] = {"engine.spark", "engine.stages", "engine.delivery", "engine.directory", "engine.transport"}
-MAY_IMPORT["engine"] |= _BELOW_ENGINE
-MAY_IMPORT["cli"] = {"engine", "testing", *MAY_IMPORT["engine"]}
-MAY_IMPORT["connect"] = {"cli", "experimental", *MAY_IMPORT["cli"]}
-WITH_TRANSPORT = {"failure_kinds", "loop_codegen", "metrics", "plan", "state_manifest"}
-"""The modules of `engine` itself that its packages rest on, together with `transport`; the others use the packages."""
-FACADE = {"wallaroo", "wallaroo.engine", "wallaroo.testing", "wallaroo.experimental"}
+CORE = "the other modules directly in wallaroo"
+MAY_BE_IMPORTED_BY_ALL = {"wallaroo", "wallaroo.engine", "wallaroo.testing", "wallaroo.experimental"}
 """What users import, and what puts its own package together: they may import anything."""
-SOURCE_HALF = re.compile(r"wallaroo\.connectors\.(\w+\.(source|source_connection)|base|pulled)$")
-"""The half of a connector that runs in the ingress uses what the ingress has; `base` names its types."""
+IN_THE_INGRESS = re.compile(r"wallaroo\.connectors\.(\w+\.(source|source_connection)|base)$")
+"""The part of a connector that runs in the ingress uses what the ingress has; `base` names its types."""
+
+
+def table():
+    """Return the rows of CONTRIBUTING.md: a package, modules that belong to it, and from where they import."""
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("## Direction of imports")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \|(.*)\|$", text, re.MULTILINE)
+    return [[re.findall("`(.+?)`", cell) for cell in row] for row in rows]
+
+
+def dotted(path):
+    return path.removesuffix(".py").replace("/", ".")
+
+
+LAYERS = {dotted(path): dotted(names[0]) for names, _ in table() for path in names}
+IMPORTS = {dotted(names[0]): {CORE, *map(dotted, below)} for names, below in table()} | {CORE: set()}
 
 
 def layer(module):
-    _, *parts = module.split(".")
-    if not parts:
-        return "facade"
-    if parts[0] == "engine":
-        package = ".".join(parts[:2])
-        return package if package in MAY_IMPORT else "engine.transport" if parts[-1] in WITH_TRANSPORT else "engine"
-    return parts[0] if parts[0] in MAY_IMPORT else "core"
+    """Return the row of the table in which a module is, by the longest name there."""
+    parts = module.split(".")[1:]
+    names = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((LAYERS[name] for name in names if name in LAYERS), CORE)
+
+
+def reachable(name):
+    """Return a row with all from which it may import, at any distance."""
+    found, waiting = {name}, [name]
+    while waiting:
+        below = IMPORTS[waiting.pop()] - found
+        found |= below
+        waiting += below
+    return found
 
 
 def name_of(path):
@@ -61,23 +65,35 @@ def imports_of(path):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "wallaroo")
 
 
-MODULES = sorted(path for path in PACKAGE.rglob("*.py") if name_of(path) not in FACADE)
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if name_of(path) not in MAY_BE_IMPORTED_BY_ALL)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_imports_only_what_is_below_it(path):
+def test_a_module_imports_only_what_contributing_allows(path):
     module = name_of(path)
-    here = layer(module)
-    allowed = MAY_IMPORT[here] | {here}
-    if SOURCE_HALF.match(module):
-        allowed |= {"ingress"}
-    wrong = {each for each in imports_of(path) if layer(each) not in allowed | {"facade"}}
-    assert not wrong, f"{module} ({here}) imports {wrong}"
+    allowed = reachable(layer(module)) | ({"ingress"} if IN_THE_INGRESS.match(module) else set())
+    imported = set(imports_of(path)) - MAY_BE_IMPORTED_BY_ALL
+    wrong = {each for each in imported if layer(each) not in allowed}
+    assert not wrong, f"{module} ({layer(module)}) imports {wrong}"
 
 
-def test_the_layers_have_no_cycle():
-    reachable = {name: set(below) for name, below in MAY_IMPORT.items()}
-    for _ in reachable:
-        for below in reachable.values():
-            below |= {deeper for each in below for deeper in reachable[each]}
-    assert not [name for name, below in reachable.items() if name in below]
+def test_every_package_is_in_the_table():
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert packages <= set(LAYERS)
+
+
+def test_the_table_has_no_cycle():
+    assert [name for name, below in IMPORTS.items() if any(name in reachable(each) for each in below)] == []
+
+
+def test_a_row_does_not_name_what_follows_from_others():
+    for name, below in IMPORTS.items():
+        for each in below - {CORE}:
+            assert not any(each in reachable(other) for other in below - {each}), (name, each)
+
+
+@pytest.mark.parametrize("package", ["api.builder", "topology.validate", "connectors.registry", "testing"])
+def test_what_users_test_with_imports_without_spark(package):
+    program = f"import sys, wallaroo.{package}; print('pyspark' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
