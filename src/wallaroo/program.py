@@ -90,6 +90,24 @@ class Program:
         }
 
 
+def require_application(result: Any) -> Application:
+    """Return what an `application_setup` has returned, if it is an application.
+
+    Raises:
+        ApplicationError: It is not.
+
+    >>> require_application(None)
+    Traceback (most recent call last):
+    wallaroo.errors.ApplicationError: application_setup returned NoneType instead of an application: end it with ...
+    """
+    if not isinstance(result, Application):
+        raise ApplicationError(
+            f"application_setup returned {type(result).__name__} instead of an application: end it with "
+            "`return ab.build()`, or, for a pipeline, with `return wallaroo.build_application(name, pipeline)`."
+        )
+    return result
+
+
 class Built(NamedTuple):
     """An application, and the module whose function built it."""
 

@@ -426,6 +426,25 @@ def test_a_state_of_a_class_that_no_other_process_could_find():
         testing.run(ab.build(), ["why"])
 
 
+@pytest.mark.parametrize("args", [None, ["--in", "127.0.0.1:7010"]])
+@pytest.mark.parametrize("result", [None, wallaroo.ApplicationBuilder("app"), wallaroo.source("words", None)])
+def test_the_error_for_what_is_no_application_says_what_to_return(result, args):
+    with pytest.raises(wallaroo.WallarooError) as refused:
+        testing.run(lambda _: result, ["why"], args=args)
+    assert str(refused.value).startswith(
+        f"application_setup returned {type(result).__name__} instead of an application: end it with `return ab.build()`"
+    )
+
+
+def test_an_error_of_a_step_has_the_hint_for_python_2():
+    ab = wallaroo.ApplicationBuilder("Old")
+    ab.new_pipeline("words", wallaroo.TCPSourceConfig("127.0.0.1", "7010", decode))
+    ab.to(wallaroo.computation("look up")(lambda word: {word: 1}.has_key(word)))
+    with pytest.raises(testing.StepError) as failed:
+        testing.run(ab.build(), ["why"])
+    assert str(failed.value).endswith("This looks like Python 2: `d.has_key(key)` is written `key in d` in Python 3.")
+
+
 def test_spark_is_not_needed():
     program = "import sys, wallaroo.testing; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

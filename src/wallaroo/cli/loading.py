@@ -18,7 +18,7 @@ from wallaroo.cli.screen import say
 from wallaroo.engine.transport.plan_file import own_serializers
 from wallaroo.errors import ApplicationError, WallarooError, WallarooParameterError, users_traceback
 from wallaroo.introspection import label
-from wallaroo.program import Program, Setup, prefer
+from wallaroo.program import Program, Setup, prefer, require_application
 from wallaroo.setup_arguments import call_setup
 from wallaroo.topology.assemble import mistakes_text
 from wallaroo.topology.model import Application, State, StateComputation
@@ -84,19 +84,13 @@ def setup_function(module: ModuleType) -> Setup:
 def build(setup: Setup, arguments: list[str]) -> Application:
     """Return the application that `setup` builds."""
     try:
-        application = call_setup(setup, arguments)
+        return require_application(call_setup(setup, arguments))
     except WallarooError:
         raise
     except SyntaxError as error:
         raise ApplicationError(_unreadable(error)) from error
     except Exception as error:
         raise ApplicationError(f"application_setup failed:\n{users_traceback(error)}") from error
-    if not isinstance(application, Application):
-        raise ApplicationError(
-            f"application_setup returned {type(application).__name__} instead of an application: end it with "
-            "`return ab.build()`, or, for a pipeline, with `return wallaroo.build_application(name, pipeline)`."
-        )
-    return application
 
 
 def refuse_unsavable_states(application: Application, setup: Setup) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
+from wallaroo import python2_hints
 from wallaroo.connectors.base import Piece
 from wallaroo.connectors.registry import sink_kind
 from wallaroo.engine.stages.crash_guard import Function
@@ -35,9 +36,11 @@ class StepError(WallarooError):
     """
 
     def __init__(self, pipeline: str, step: str, message: Any, error: BaseException) -> None:
-        super().__init__(
+        text = (
             f"Pipeline {pipeline!r}, step {step!r} failed for the message {message!r}: {type(error).__name__}: {error}"
         )
+        hint = python2_hints.hint(error)
+        super().__init__(text if hint is None else f"{text}\n{hint}")
         self.pipeline = pipeline
         self.step = step
         self.message = message

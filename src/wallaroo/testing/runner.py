@@ -16,6 +16,7 @@ from wallaroo.engine.transport.shuffle_format import DEAD_LETTERS
 from wallaroo.errors import WallarooError
 from wallaroo.ingress.block_sequence import Range, SequencedBlock
 from wallaroo.introspection import a_kind_of
+from wallaroo.program import require_application
 from wallaroo.setup_arguments import call_setup, call_with_addresses
 from wallaroo.testing.doubles import CurrentInput, Direct, Feed, Raised, Raising, Recorder, Sink, Source
 from wallaroo.topology.model import Application, Pipeline, sink_name
@@ -367,7 +368,7 @@ def _built(setup: Callable[[list[str]], Application], args: Iterable[str] | None
             f"A test needs a built application, or the application_setup of its module; got {a_kind_of(setup)}: write "
             "word_count.application_setup, for example."
         )
-    return call_with_addresses(setup, []) if args is None else call_setup(setup, list(args))
+    return require_application(call_with_addresses(setup, []) if args is None else call_setup(setup, list(args)))
 
 
 def _layout(pipelines: tuple[Pipeline, ...]) -> Layout:
