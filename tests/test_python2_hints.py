@@ -154,6 +154,10 @@ NO_LIST = "keys(), values() and items() do not return lists in Python 3: to chan
             "re.compile(b'a').search('abc')",
             "a pattern for text is text in Python 3: write re.compile('...'), without the b, or text.encode()",
         ),
+        (
+            "raise BytesWarning('Comparison between bytes and string')",
+            "bytes do not equal text in Python 3: write b'...', or decode the bytes first",
+        ),
         ("d = {1: 2}\nfor key in d.keys(): del d[key]", NO_LIST),
         ("d = {1: 2, 3: 4}\nfor key, value in d.items(): d[value] = key", NO_LIST),
     ],

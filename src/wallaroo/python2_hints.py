@@ -97,6 +97,10 @@ _WORDS = (
         "str and bytes are different types in Python 3: write text.encode() or bs.decode() to convert",
     ),
     (
+        r"Comparison between bytes and string",
+        "bytes do not equal text in Python 3: write b'...', or decode the bytes first",
+    ),
+    (
         r"ord\(\) expected string of length 1, but int found",
         "`bs[0]`, and what `for b in bs` gives, are whole numbers in Python 3: leave ord() out",
     ),
@@ -133,7 +137,7 @@ def hint(error: BaseException) -> str | None:
         found = _instead(error.name, _NAMES.get(error.name or ""))
     elif isinstance(error, AttributeError):
         found = _of_attribute(error)
-    elif isinstance(error, TypeError | RuntimeError) or type(error).__module__ == "struct":
+    elif isinstance(error, TypeError | RuntimeError | BytesWarning) or type(error).__module__ == "struct":
         found = next((text for pattern, text in _WORDS if re.search(pattern, str(error))), None)
     return None if found is None else f"This looks like Python 2: {found}."
 

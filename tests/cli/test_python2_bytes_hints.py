@@ -68,8 +68,39 @@ def test_what_is_or_may_be_right_is_left_alone(body):
     "start",
     ["def other(bs):\n", "@wallaroo.encoder\ndef encode(bs):\n", "class Other:\n  def decode(self, bs):\n"],
 )
-def test_only_decoders_are_looked_at(start):
+def test_what_is_not_certainly_given_bytes_is_left_alone(start):
     assert hints("return bs == 'a'", start) == []
+
+
+CALLING = f"{DECORATED}    return parse(bs)\n\n"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "@experimental.stream_message_decoder\ndef decode(bs):\n",
+        f"{CALLING}def parse(bs):\n",
+        f"{CALLING}def parse(bs):\n    return further(1, bs[1:])\n\ndef further(one, bs):\n",
+        f"{DECORATED}    if parse(bs.strip()): return parse(bs)\n\ndef parse(bs):\n",
+    ],
+)
+def test_what_decoders_call_with_bytes_is_looked_at(start):
+    assert hints("return bs == 'quit'", start) == [NEVER.format("bs == 'quit'", "b'quit'")]
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        f"{DECORATED}    return parse(bs.decode())\n\ndef parse(bs):\n",
+        f"{DECORATED}    return parse(bs) or parse('text')\n\ndef parse(bs):\n",
+        f"{CALLING}parse('text')\n\ndef parse(bs):\n",
+        f"{CALLING}also = [parse]\n\ndef parse(bs):\n",
+        f"{CALLING}@anything\ndef parse(bs):\n",
+        f"{DECORATED}    return parse(other=bs)\n\ndef parse(bs):\n",
+    ],
+)
+def test_what_may_also_be_called_with_something_else_is_left_alone(start):
+    assert hints("return bs == 'quit'", start) == []
 
 
 def test_the_line_is_reported():

@@ -445,6 +445,26 @@ def test_an_error_of_a_step_has_the_hint_for_python_2():
     assert str(failed.value).endswith("This looks like Python 2: `d.has_key(key)` is written `key in d` in Python 3.")
 
 
+def test_python_finds_comparisons_of_bytes_with_text_where_it_is_told_to(tmp_path):
+    (tmp_path / "test_old.py").write_text(
+        "import wallaroo\n"
+        "from wallaroo import testing\n"
+        "@wallaroo.computation('is it a')\n"
+        "def is_a(letter):\n"
+        "    return letter == 'a'\n"
+        "def test_it():\n"
+        "    source = wallaroo.TCPSourceConfig('127.0.0.1', 0, wallaroo.decoder(lambda bs: bs[:1]))\n"
+        "    testing.run(wallaroo.build_application('Old', wallaroo.source('texts', source).to(is_a)), [b'a'])\n"
+    )
+    command = [sys.executable, "-bb", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_old.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout
+    assert (
+        "step 'is it a' failed for the message b'a': BytesWarning: Comparison between bytes and string" in done.stdout
+    )
+    assert "This looks like Python 2: bytes do not equal text in Python 3" in done.stdout
+
+
 def test_spark_is_not_needed():
     program = "import sys, wallaroo.testing; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,8 +1,9 @@
-"""Comparisons of bytes with text in decoders: in Python 3 they are never equal, and Python does not warn about it.
+"""Comparisons of bytes with text: in Python 3 they are never equal, and Python does not warn about it.
 
 In Python 2 a decoder got a str, and `bs[:3] == "BUY"` worked as expected. In Python 3 nothing fails, but the decoder
-takes the other branch for every message. So `wallaroo check` searches the decoders of a program for such comparisons.
-Only what is certainly bytes counts: the decoder's parameter, parts of it, and names bound to nothing else.
+takes the other branch for every message. So `wallaroo check` searches for such comparisons in the decoders of a
+program, and in the functions that they call. Only what is certainly bytes counts: the decoder's parameter, parts of it,
+names bound to nothing else, and the parameters of functions that are called with nothing else.
 """
 
 from __future__ import annotations
@@ -32,13 +33,15 @@ _GIVES = {
 """The result types of methods of bytes."""
 _ITEMS = {_Kind.BYTES: _Kind.NUMBER, _Kind.PARTS: _Kind.BYTES}
 _MOST_STEPS = 20
-"""The maximum number of passes in which the types of names are inferred from those of the previous pass."""
+"""The maximum number of passes in which types are inferred from those of the previous pass."""
 _Names = dict[str, _Kind]
+_Found = defaultdict[str, set[_Kind | None]]
+"""The types that names are bound to: None stands for an unknown one."""
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def comparison_hints(module: ModuleType) -> Iterator[str]:
-    """Yield a sentence for each comparison of bytes with text in the decoders of a module.
+    """Yield a sentence for each comparison of bytes with text in the decoders of a module, and in what they call.
 
     Args:
         module: The imported program. If its source cannot be read, nothing is found.
@@ -67,11 +70,45 @@ def hints_in(program: ast.Module) -> Iterator[tuple[int, str]]:
     ...     print(line, text)
     4 `bs[:3] == 'BUY'` is never true: bytes do not equal text in Python 3. Write b'BUY', or decode the bytes first.
     """
-    for function, parameter in _decoders(program):
-        names = _names_of_bytes(function, parameter)
+    for function, names in _names_by_function(program).items():
         for node in ast.walk(function):
             if isinstance(node, ast.Compare) and (text := _hint(node, names)):
                 yield node.lineno, text
+
+
+def _names_by_function(program: ast.Module) -> dict[_Function, _Names]:
+    """Return the names that are bytes, or parts of them, in the decoders of a program and in its other functions."""
+    decoders = {function: {parameter: _Kind.BYTES} for function, parameter in _decoders(program)}
+    others = [node for node in program.body if isinstance(node, _Function) and node not in decoders]
+    parameters = decoders
+    for _ in range(_MOST_STEPS):
+        names = {each: _names_of_bytes(each, parameters.get(each, {})) for each in [*decoders, *others]}
+        following = {**_given_by_calls(program, names), **decoders}
+        if following == parameters:
+            return names
+        parameters = following
+    return {}
+
+
+def _given_by_calls(program: ast.Module, names: dict[_Function, _Names]) -> dict[_Function, _Names]:
+    """Return the parameters of functions that are bytes, or parts of them, in all calls."""
+    functions = {node.name: node for node in names if not node.decorator_list}
+    given: dict[str, _Found] = defaultdict(lambda: defaultdict(set))
+    understood = set()
+    for caller, known in names.items():
+        for node in ast.walk(caller):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions:
+                understood.add(node.func)
+                for parameter, argument in zip(functions[node.func.id].args.args, node.args, strict=False):
+                    given[node.func.id][parameter.arg].add(_kind(argument, known))
+    # What is called elsewhere, or handed on, may be given anything.
+    elsewhere = {node.id for node in ast.walk(program) if isinstance(node, ast.Name) and node not in understood}
+    return {functions[name]: _certain(found) for name, found in given.items() if name not in elsewhere}
+
+
+def _certain(found: _Found) -> _Names:
+    """Return the names that are bound to one known type and nothing else."""
+    return {name: kind for name, (kind, *others) in found.items() if kind is not None and not others}
 
 
 def _decoders(program: ast.Module) -> Iterator[tuple[_Function, str]]:
@@ -90,21 +127,20 @@ def _decoders(program: ast.Module) -> Iterator[tuple[_Function, str]]:
 def _is_decoder(decorator: ast.expr) -> bool:
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
-    return name == "decoder"
+    return name in {"decoder", "stream_message_decoder", "streaming_message_decoder"}
 
 
-def _names_of_bytes(function: _Function, parameter: str) -> _Names:
+def _names_of_bytes(function: _Function, parameters: _Names) -> _Names:
     """Return the names that are bytes, or parts of them, throughout a function."""
-    names: _Names = {parameter: _Kind.BYTES}
+    names = parameters
     for _ in range(_MOST_STEPS):
-        found: defaultdict[str, set[_Kind | None]] = defaultdict(set, {parameter: {_Kind.BYTES}})
+        found: _Found = defaultdict(set, {name: {kind} for name, kind in parameters.items()})
         for name, kind in _bindings(function, names):
             found[name].add(kind)
         # A name that is also bound to something else is ignored, and so is what was bound to it.
-        agreed = {name: kind for name, (kind, *others) in found.items() if kind is not None and not others}
-        if agreed == names:
+        if (certain := _certain(found)) == names:
             return names
-        names = agreed
+        names = certain
     return {}
 
 

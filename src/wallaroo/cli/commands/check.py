@@ -31,8 +31,8 @@ def command(*, module: str | None, arguments: tuple[str, ...], application_modul
     wallaroo check word_count
     wallaroo check word_count --in 127.0.0.1:7010 --out 127.0.0.1:7002
 
-    A hint points out a comparison of bytes with text in a decoder, as programs from Python 2 have them: it is never
-    true in Python 3. Hints are not mistakes.
+    A hint points out a comparison of bytes with text in a decoder, or in a function that it calls, as in programs for
+    Python 2: it is never true in Python 3. Hints do not count as mistakes.
 
     The exit code is 0 if there are no mistakes, otherwise 1.
     """  # noqa: D301 - click wants the real character.
