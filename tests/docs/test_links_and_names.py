@@ -1,5 +1,6 @@
 """What the documents point to exists: files, headings and tests."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -81,18 +82,34 @@ def test_every_line_of_a_table_of_promises_has_a_number():
     assert [row for row in rows if not re.match(r"\| \*\*[A-Z]\d+\*\* \| ", row)] == []
 
 
+PACKAGE = ROOT / "src" / "wallaroo"
+MODULE = "`([a-z_]+(?:\\.[a-z_]+)*)`"
+
+
+def modules():
+    """Return the names of the package's modules and folders, also without the folders that they are in."""
+    paths = [path.relative_to(PACKAGE).with_suffix("").parts for path in PACKAGE.rglob("*.py")]
+    known = {".".join(parts[index:]).removesuffix(".__init__") for parts in paths for index in range(len(parts))}
+    return known | {".".join(path.relative_to(PACKAGE).parts) for path in PACKAGE.rglob("*") if path.is_dir()}
+
+
 def test_every_module_that_the_design_names_exists():
     design = (ROOT / "docs" / "explanation" / "design.md").read_text()
-    package = ROOT / "src" / "wallaroo"
-    modules = {path.relative_to(package).with_suffix("").parts for path in package.rglob("*.py")}
-    known = {".".join(parts[index:]).removesuffix(".__init__") for parts in modules for index in range(len(parts))}
-    known |= {".".join(path.relative_to(package).parts) for path in package.rglob("*") if path.is_dir()}
     # What stands in front of, or inside, parentheses behind a description is a module; settings and names of the API
     # are written with a prefix, with capitals, or with parentheses.
-    named = set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)*)`", design)) - {"application_setup", "save_state"}
-    unknown = {name for name in named if name not in known and not name.startswith("spark.")}
+    named = set(re.findall(MODULE, design)) - {"application_setup", "save_state"}
+    unknown = {name for name in named - modules() if not name.startswith("spark.")}
     assert len(named) > 50
     assert not unknown
+
+
+@pytest.mark.parametrize(
+    "package", sorted(PACKAGE.rglob("*/__init__.py")), ids=lambda path: str(path.relative_to(PACKAGE).parent)
+)
+def test_every_module_that_a_package_says_it_has_exists(package):
+    text = ast.get_docstring(ast.parse(package.read_text()))
+    named = {name.removeprefix("wallaroo.") for name in re.findall(MODULE, text)}
+    assert named - modules() - {"machida", "wallaroo"} == set()
 
 
 def test_every_path_that_contributing_names_exists():
@@ -105,12 +122,12 @@ def test_every_path_that_contributing_names_exists():
     # Code is named as it is seen from the package, and everything else as it is seen from the project's folder.
     named = set(re.findall(r"`([\w.-]+/[\w./-]*)`", text))
     assert len(named) > 10
-    missing = {path for path in named if not (ROOT / path).exists() and not (ROOT / "src" / "wallaroo" / path).exists()}
+    missing = {path for path in named if not (ROOT / path).exists() and not (PACKAGE / path).exists()}
     assert not missing
 
 
 def test_every_command_has_the_module_that_contributing_says():
-    package = ROOT / "src" / "wallaroo" / "cli"
+    package = PACKAGE / "cli"
     commands = {path.stem.replace("_", "-") for path in (package / "commands").glob("*.py")} - {"--init--"}
     assert commands == set(re.findall(r"^## wallaroo ([\w-]+)$", COMMAND_LINE, re.MULTILINE))
     assert (package / "machida.py").exists()
