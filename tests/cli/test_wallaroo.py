@@ -26,7 +26,7 @@ def test_version_of_machida():
 def test_help_shows_the_commands_and_examples(wallaroo):
     text = output_of(wallaroo("--help"))
     assert "\n    wallaroo send 127.0.0.1:7010 --file text.txt\n" in text
-    assert re.search(r"\n  receive +Listen on an address and print what is received\.\n", text)
+    assert re.search(r"\n  receive +Print what is received on an address, or from a topic of\n +Kafka\.\n", text)
     assert re.search(r"\n  dead-letters +List, show, replay and delete messages", text)
 
 

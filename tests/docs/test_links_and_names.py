@@ -45,6 +45,14 @@ def test_every_link_leads_somewhere(document):
         assert not heading or heading in anchors(target), link
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_prose_is_wrapped_at_120_columns(document):
+    lines = without_code(document.read_text()).splitlines()
+    # A row of a table is one line, as is one of indented code, and a long link cannot be broken.
+    prose = [line for line in lines if not line.startswith(("|", "    ")) and " " in line.strip()]
+    assert [line for line in prose if len(line) > 120] == []
+
+
 def guarantees():
     """Return the page of guarantees in two parts: the promises, and the appendix that names their tests."""
     promises, heading, appendix = (

@@ -11,6 +11,7 @@ from wallaroo.api.decorated import Decorated, P, R
 from wallaroo.interfaces import LINES
 from wallaroo.introspection import MISSING, a_kind_of, accepts
 from wallaroo.kafka_message import KafkaMessage
+from wallaroo.sizes import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -202,7 +203,7 @@ def _header_mistakes(header_length: Any, length_fmt: Any) -> Iterator[str]:
         yield f"length_fmt must be a format of the module struct; got {a_kind_of(length_fmt)} ({error})"
         return
     if layout.size != header_length:
-        yield f"header_length is {header_length}, but length_fmt {length_fmt!r} describes {layout.size} bytes"
+        yield f"header_length is {header_length}, but length_fmt {length_fmt!r} describes {plural(layout.size, 'byte')}"
         return
     values = layout.unpack(bytes(layout.size))
     if len(values) != 1 or not isinstance(values[0], int) or isinstance(values[0], bool):

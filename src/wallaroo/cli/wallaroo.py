@@ -12,8 +12,8 @@ from wallaroo._version import __version__
 _COMMANDS = {
     "new": "Create the folder of a new application, ready to run.",
     "check": "Draw an application and list its mistakes, without running it.",
-    "send": "Send the lines or frames of a file over TCP.",
-    "receive": "Listen on an address and print what is received.",
+    "send": "Send the lines or frames of a file over TCP, or to a topic of Kafka.",
+    "receive": "Print what is received on an address, or from a topic of Kafka.",
     "connect": "Connect an application with Redis, Kafka, files and more.",
     "dead-letters": "List, show, replay and delete messages that an application failed on.",
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from wallaroo.errors import WallarooError
 from wallaroo.interfaces import has_line_framing
-from wallaroo.sizes import readable_size
+from wallaroo.sizes import plural, readable_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,9 +60,8 @@ class LineFramer:
     @property
     def lacking(self) -> str:
         """Return, as text, what the unfinished line lacks."""
-        return (
-            f"{_bytes(self.pending)} of a line have been received, and no newline after them: does the sender send one?"
-        )
+        came = plural(self.pending, "byte")
+        return f"{came} of a line have been received, and no newline after them: does the sender send one?"
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the lines that `data` completes.
@@ -144,10 +143,11 @@ class Framer:
     def lacking(self) -> str:
         """Return, as text, what the unfinished frame lacks."""
         if self._known_length is None:
-            return f"{self.pending} of the {_bytes(self._header_length)} of a header have been received."
+            return f"{self.pending} of the {plural(self._header_length, 'byte')} of a header have been received."
         came = self.pending - self._header_length
         question = "is length_fmt the sender's?" if self._length_struct else "does the sender use this framing?"
-        return f"its header announces {_bytes(self._known_length)}, and {came:,} of them have been received: {question}"
+        announced = plural(self._known_length, "byte")
+        return f"its header announces {announced}, and {came:,} of them have been received: {question}"
 
     def finish(self) -> list[bytes]:
         """Return the messages that the end of the stream completes: none."""
@@ -282,10 +282,6 @@ def _shown(value: Any) -> str:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 200 else f"{line[:200]}..."
-
-
-def _bytes(number: int) -> str:
-    return "1 byte" if number == 1 else f"{number:,} bytes"
 
 
 def _counted(number: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from wallaroo.connectors.registry import source_kind
+from wallaroo.sizes import plural
 from wallaroo.topology.model import Application, KeyBy, Pipeline, SinkGroup, State, StateComputation, Step, sink_name
 
 _PLAIN = {str, bytes, int, float, bool, type(None)}
@@ -53,10 +54,10 @@ def _state(state: State) -> str:
 def _keys(keys: frozenset[Any]) -> str:
     """Return the number of keys, and a checksum of them.
 
-    >>> _keys(frozenset("ab")), _keys(frozenset("ac"))
-    ('2 keys with the checksum d07ba322', '2 keys with the checksum 68c7c447')
+    >>> _keys(frozenset("ab")), _keys(frozenset("a"))
+    ('2 keys with the checksum d07ba322', '1 key with the checksum 89cb9e70')
     """
-    return f"{len(keys)} keys with the checksum {zlib.crc32(repr(sorted(map(_shown, keys))).encode()):08x}"
+    return f"{plural(len(keys), 'key')} with the checksum {zlib.crc32(repr(sorted(map(_shown, keys))).encode()):08x}"
 
 
 def _shown(key: Any) -> str:

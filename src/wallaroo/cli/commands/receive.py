@@ -209,9 +209,10 @@ def command(  # noqa: PLR0913 - one argument for each option.
     kafka_config: tuple[str, ...],
     quiet: bool,
 ) -> None:
-    """Listen on an address and print what is received. Port 0 stands for any free port.
+    """Listen on an address, or follow a topic of Kafka, and print what is received.
 
-    It stops at Ctrl-C, or at a limit that the options set. Without a framing, lines of several senders may be mixed.
+    Port 0 stands for any free port. It stops at Ctrl-C, or at a limit that the options set. Without a framing, lines of
+    several senders may be mixed.
 
     From a topic of Kafka, messages that are committed are printed, each on a line of its own; those of one partition
     in their order.

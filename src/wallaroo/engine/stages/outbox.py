@@ -23,6 +23,7 @@ from wallaroo.engine.stages.stdout_capture import CapturedStream
 from wallaroo.engine.transport.buckets import stable_hash
 from wallaroo.engine.transport.dead_letter_record import Letter, Place, dump_records, make_letter, safe_repr, shorten
 from wallaroo.engine.transport.shuffle_format import DEAD_LETTERS, PRINTED, UNLISTED_KEYS, Chunk
+from wallaroo.sizes import plural
 
 _PRINTED_AT_MOST = 64 * 1024
 _KNOWN_BUCKETS_AT_MOST = 1_000_000
@@ -278,7 +279,7 @@ class Outbox:
             if self._plan.strict_keys and state.keys is not None and key not in state.keys:
                 raise UnknownKeyError(
                     f"the partition function returned the key {shorten(safe_repr(key))}, which is not among the "
-                    f"{len(state.keys)} partition keys of state {state.name!r}"
+                    f"{plural(len(state.keys), 'partition key')} of state {state.name!r}"
                 )
             if state.u64 and not (isinstance(key, int) and 0 <= key < 1 << 64):
                 raise UnknownKeyError(
