@@ -5,11 +5,12 @@ import re
 from pathlib import Path
 
 import pytest
+from tools.reference_pages import filled
 
 import wallaroo
 from wallaroo import experimental, testing
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text()
+PAGE = filled((Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text())
 SHOWN = re.findall(r"^::: (wallaroo[\w.]*)$", PAGE, re.MULTILINE)
 PUBLIC = [
     *(f"wallaroo.{name}" for name in wallaroo.__all__ if name != "__version__"),

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import click
 import pytest
+from tools.reference_pages import filled
 
 from wallaroo.cli.machida import main as machida
 from wallaroo.cli.machida_options import MEANINGLESS
 from wallaroo.cli.wallaroo import main as wallaroo
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text()
+PAGE = filled((Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text())
 OF_THE_ORIGINAL = "### Options of the original"
 
 

@@ -54,7 +54,7 @@ new_script_options = all_of(
 filter_options = all_of(
     click.option("--pipeline", metavar="NAME", help="Only those of this pipeline."),
     click.option("--step", metavar="NAME", help="Only those of this step; it may be decoder, choose or encoder."),
-    click.option("--error", metavar="TEXT", help="Only those whose error contains this text."),
+    click.option("--error", metavar="TEXT", help="Only those whose error contains this text, ignoring case."),
     click.option(
         "--since",
         metavar="TIME",
@@ -132,14 +132,22 @@ send_options = all_of(
         "instead. none: the file is sent as it is.",
     ),
     click.option("--raw", is_flag=True, help="The file has headers already: send it as it is."),
-    click.option("--rate", type=click.FloatRange(0, min_open=True), help="Send this many messages per second, evenly."),
-    click.option("--repeat", type=click.IntRange(1), default=1, help="Send the file this many times."),
-    click.option("--limit", type=click.IntRange(1), help="Stop after this many messages."),
+    click.option(
+        "--rate",
+        type=click.FloatRange(0, min_open=True),
+        metavar="NUMBER",
+        help="Send this many messages per second, evenly.",
+    ),
+    click.option(
+        "--repeat", type=click.IntRange(1), default=1, metavar="NUMBER", help="Send the file this many times."
+    ),
+    click.option("--limit", type=click.IntRange(1), metavar="NUMBER", help="Stop after this many messages."),
     click.option(
         "--retry",
         type=click.FloatRange(0),
         default=10,
         show_default=True,
+        metavar="SECONDS",
         help="Try to connect for up to this many seconds.",
     ),
     click.option(
@@ -169,11 +177,17 @@ receive_options = all_of(
         help="The header in front of each message; each is printed on a line of its own. none: the bytes are printed "
         "as they are received, and each line counts as a message.",
     ),
-    click.option("--messages", type=click.IntRange(1), help="Stop after this many messages."),
-    click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Stop after this many seconds."),
+    click.option("--messages", type=click.IntRange(1), metavar="NUMBER", help="Stop after this many messages."),
+    click.option(
+        "--seconds",
+        type=click.FloatRange(0, min_open=True),
+        metavar="SECONDS",
+        help="Stop after this many seconds.",
+    ),
     click.option(
         "--idle",
         type=click.FloatRange(0, min_open=True),
+        metavar="SECONDS",
         help="Stop when nothing was received for this many seconds after the first data.",
     ),
     click.option("--count-only", is_flag=True, help="Print only the number of messages, at the end."),
@@ -186,8 +200,8 @@ receive_options = all_of(
     click.option(
         "--remember",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="With --effectively-once: the file that records which blocks were received, for the next start.  "
-        "[default: OUTPUT.batches]",
+        show_default="OUTPUT.batches",
+        help="With --effectively-once: the file that records which blocks were received, for the next start.",
     ),
     click.option("--from-beginning", is_flag=True, help="A topic only: begin with its oldest messages."),
     *_TOPIC,

@@ -25,7 +25,9 @@ def command(*, module: str | None, arguments: tuple[str, ...], application_modul
     """Draw an application and list its mistakes, without running it.
 
     MODULE is imported from the current folder or PYTHONPATH, as machida does, and its application_setup is called with
-    the ARGUMENTS. Without --in and --out, addresses are made up, as many as the application needs.
+    the ARGUMENTS. Without --in and --out, addresses are made up, as many as the application needs, at most six of each.
+    States are created and pickled, because one that cannot be saved would only fail during a run. No file is left in
+    the folder of the module.
 
     \b
     wallaroo check word_count
@@ -34,7 +36,7 @@ def command(*, module: str | None, arguments: tuple[str, ...], application_modul
     A hint points out a comparison of bytes with text in a decoder, or in a function that it calls, as in programs for
     Python 2: it is never true in Python 3. Hints do not count as mistakes.
 
-    The exit code is 0 if there are no mistakes, otherwise 1.
+    The exit code is 0 if there are no mistakes, 2 if the command line is invalid, and otherwise 1.
     """  # noqa: D301 - click wants the real character.
     if application_module is not None:
         # As machida is given it: then the first argument is one of the application's.

@@ -49,7 +49,8 @@ _ALWAYS, _IF_THEY_FIT = ("id", "time", "step", "error"), ("state", "pipeline", "
 def command() -> None:
     """List, show, replay and delete messages that an application failed on.
 
-    The application may be running or not.
+    The application may be running or not. Each command needs its directory, or its name if it has the default
+    directory.
 
     \b
     wallaroo dead-letters list --resilience-dir state/
@@ -75,10 +76,13 @@ def list_letters(  # noqa: PLR0913 - one argument for each option
 ) -> None:
     """List dead letters, the newest last.
 
-    A letter is waiting until it is replayed. Then it is queued, until the application has taken it.
+    A letter is waiting until it is replayed. Then it is queued until the application has taken it, and replayed from
+    then on.
 
-    The table has as many columns as fit the screen: always id, time, step and error, with long texts on several lines.
-    Where the output is not a terminal, each letter is one line with all columns.
+    On a terminal, the columns id, time, step and error are always there, with long texts on several lines; state,
+    pipeline, key and position are there if they fit. For a source with partitions, the position is PARTITION:POSITION.
+    Elsewhere each letter is one line with all columns. If the reading program ends early, as in list --json | head,
+    the exit code is 141, as it is for other programs.
 
     \b
     wallaroo dead-letters list --resilience-dir state/
@@ -149,8 +153,8 @@ def show(
 ) -> None:
     """Show everything that is known about one dead letter.
 
-    The first few characters of its ID are enough. To show the message as an object, modules of the application may
-    have to be imported.
+    The first characters of its ID are enough if they are unique. To show the message as an object, the command may have
+    to import modules of the application.
 
     \b
     wallaroo dead-letters show --resilience-dir state/ 3f9a1c
@@ -262,8 +266,9 @@ def replay(  # noqa: PLR0913 - one argument for each option
 ) -> None:
     """Process the messages of dead letters again, each once, beginning at the step that failed.
 
-    Use it once the program is fixed. A running application takes them at once; otherwise it takes them when it
-    starts. A message that fails again becomes a new dead letter.
+    Use it once the program is fixed. A running application takes them immediately, and a stopped one at its next start.
+    A message that fails again becomes a new dead letter. Give IDs, or --all, or any of --pipeline, --step, --error,
+    --since and --before.
 
     \b
     wallaroo dead-letters replay --resilience-dir state/ 3f9a1c 77b0e2
@@ -304,9 +309,13 @@ def delete(  # noqa: PLR0913 - one argument for each option
 ) -> None:
     """Delete dead letters, after asking.
 
-    The application may be running: letters that it writes at the same time are kept, as are those that are written
-    after the question was asked. The file dead-letters.jsonl is replaced by one without the deleted letters, so follow
-    it with tail -F. A letter that is queued for a replay is replayed all the same.
+    Give IDs, or --all, or any of --pipeline, --step, --error, --since, --before and --state. Letters that were written
+    after the question was asked are kept. A letter that is queued for a replay is still replayed.
+
+    The application may be running. The letters that stay are copied to a new file, which then replaces
+    dead-letters.jsonl, so follow it with tail -F; the disk needs space for the copy. Meanwhile the file is locked, and
+    the application waits for the lock before it appends, so nothing that it writes is lost. On a file system without
+    locks the command refuses to work.
 
     \b
     wallaroo dead-letters delete --resilience-dir state/ 3f9a1c 77b0e2

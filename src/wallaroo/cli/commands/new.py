@@ -29,7 +29,8 @@ _FILES = {
 def command(*, name: str) -> None:
     """Create the folder NAME with a small application, its test and a README that says how to run it.
 
-    NAME is also the name of the module, so it consists of letters, digits and underscores.
+    NAME is also the name of the module, so it consists of letters, digits and underscores. A folder that is not empty
+    is refused, and so is the name of an existing module.
 
     \b
     wallaroo new my_application

@@ -211,11 +211,12 @@ def command(  # noqa: PLR0913 - one argument for each option.
 ) -> None:
     """Listen on an address, or follow a topic of Kafka, and print what is received.
 
-    Port 0 stands for any free port. It stops at Ctrl-C, or at a limit that the options set. Without a framing, lines of
-    several senders may be mixed.
+    Any number of senders can connect; port 0 stands for any free port. It stops at Ctrl-C or SIGTERM, or as the options
+    say, and prints a summary on standard error. Without a framing, lines of several senders may be mixed.
 
-    From a topic of Kafka, messages that are committed are printed, each on a line of its own; those of one partition
-    in their order.
+    Of a topic of Kafka, it prints the messages that are committed, each on a line of its own, and those of one
+    partition in their order. It joins no consumer group, and leaves no trace in the cluster. --framing,
+    --effectively-once and --remember are not for topics.
 
     \b
     wallaroo receive 127.0.0.1:7002

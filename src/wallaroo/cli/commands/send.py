@@ -127,7 +127,11 @@ def command(  # noqa: PLR0913 - one argument for each option.
     """Send each line of a file, or of standard input, as a message over TCP, or to a topic of Kafka.
 
     At the end it waits for the receiver to confirm: a source closes the connection when it has accepted everything, and
-    resets it otherwise. Kafka's brokers confirm each message.
+    resets it otherwise. A source that cannot keep up makes its senders wait.
+
+    In a topic of Kafka, each line is the value of a message, and the brokers confirm each. Several brokers are written
+    with commas, as in kafka://kafka1:9092,kafka2:9092/words; the port is 9092 if it is left out. --framing, --raw and
+    --wait 0 are not for topics.
 
     \b
     wallaroo send 127.0.0.1:7010 --file text.txt
