@@ -1,14 +1,27 @@
-"""Processes that tests start: their output, their families, and their end. All system tests use these."""
+"""Processes that tests start: run to their end, or watched while they run. All tests use these.
+
+Only tests that hand a process descriptors, or write to it while it runs, start it themselves.
+"""
 
 import contextlib
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 import uuid
+from pathlib import Path
 
 import psutil
+
+import wallaroo
+
+SOURCES = Path(wallaroo.__file__).parents[1]
+
+MACHIDA = [sys.executable, "-c", "from wallaroo.cli.machida import main; main(prog_name='machida')"]
+WALLAROO = [sys.executable, "-c", "from wallaroo.cli.wallaroo import main; main(prog_name='wallaroo')"]
+"""The commands, straight from the sources."""
 
 PATIENCE = 240
 """How long anything may take on a machine that is busy with other things."""
@@ -18,6 +31,28 @@ LEFT_SECONDS = 30
 
 MARK = "WALLAROO_TEST_RUN"
 """The variable by whose value all processes of a run are known, also those whose parents are gone."""
+
+
+def environment(*folders, **more):
+    """Return the environment of a process that finds modules in `folders`, and this very Wallaroo."""
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    paths = [*map(str, folders), str(SOURCES), *filter(None, inherited)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **more}
+
+
+def run_to_end(*command, code=0, **options):
+    """Run a command to its end, and return it with its output as text; its exit code must be `code`, None for any."""
+    if "input" not in options:
+        options.setdefault("stdin", subprocess.DEVNULL)
+    options = {"capture_output": True, "text": True, "timeout": PATIENCE, **options}
+    done = subprocess.run([str(part) for part in command], check=False, **options)  # noqa: TID251
+    assert code in {None, done.returncode}, f"ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def run_python(*arguments, **options):
+    """Run Python to its end, as `run_to_end` does."""
+    return run_to_end(sys.executable, *arguments, **options)
 
 
 class Process:

@@ -2,10 +2,9 @@
 
 import os
 import resource
-import subprocess
-import sys
 
 import pytest
+from tests.processes import run_python
 
 from wallaroo.files import free_space, is_full, reserve, write_atomically
 
@@ -48,9 +47,8 @@ def test_whether_anything_can_be_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
     ask = "import sys, pathlib, wallaroo.files as files; sys.exit(files.is_full(pathlib.Path(sys.argv[1])))"
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    done = subprocess.run(
-        [sys.executable, "-c", ask, tmp_path],
+    run_python(
+        *("-c", ask, tmp_path),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard)),
-        check=False,
+        code=1,
     )
-    assert done.returncode == 1

@@ -2,11 +2,10 @@
 
 import ast
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.processes import run_python
 
 import wallaroo
 
@@ -95,5 +94,4 @@ def test_a_row_does_not_name_what_follows_from_others():
 @pytest.mark.parametrize("package", ["api.builder", "topology.validate", "connectors.registry", "testing"])
 def test_what_users_test_with_imports_without_spark(package):
     program = f"import sys, wallaroo.{package}; print('pyspark' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    assert run_python("-c", program).stdout == "False\n"

@@ -10,11 +10,11 @@ import uuid
 
 import psutil
 import pytest
+from tests.processes import PATIENCE
 
 from wallaroo import process_guard
 
 MARK = "WALLAROO_TEST_MARK"
-PATIENCE = 60
 
 # Children of children that are gone, in sessions of their own, deaf to signals; one of them stands still.
 STUBBORN = """

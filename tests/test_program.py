@@ -3,12 +3,11 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from tests.processes import run_python
 
 import wallaroo
 
@@ -90,9 +89,7 @@ def built_twice(tmp_path):
         (code / "app.py").write_text(START + body)
         for program, path, more in ((FIRST, [code, SOURCES], {}), (SECOND, [SOURCES], variables)):
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path)), **more}
-            command = [sys.executable, "-P", "-c", program]
-            done = subprocess.run(command, cwd=other, env=environment, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
+            done = run_python("-P", "-c", program, cwd=other, env=environment)
         return done.stdout
 
     return run
@@ -173,6 +170,5 @@ def test_a_module_is_found_in_a_bundle_where_its_folder_does_not_exist(built_twi
         bundle.write(code / "app.py", "app.py")
     shutil.rmtree(code)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "modules.zip"), SOURCES])}
-    command = [sys.executable, "-P", "-c", SECOND]
-    done = subprocess.run(command, cwd=other, env=environment, capture_output=True, text=True, check=True)
+    done = run_python("-P", "-c", SECOND, cwd=other, env=environment)
     assert done.stdout.startswith("<Application 'Test': 'p'> app ")

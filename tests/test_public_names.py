@@ -3,9 +3,9 @@
 import ast
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+from tests.processes import run_python
 
 import wallaroo
 
@@ -13,8 +13,7 @@ import wallaroo
 def test_importing_wallaroo_does_not_import_spark_or_the_tools_around_it():
     left_out = ("pyspark", "pyarrow", "click", "rich", "confluent_kafka")
     program = f"import json, sys, wallaroo; print(json.dumps([name for name in {left_out} if name in sys.modules]))"
-    finished = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert json.loads(finished.stdout) == []
+    assert json.loads(run_python("-c", program).stdout) == []
 
 
 def test_everything_that_is_imported_to_be_public_is_promised_in_order():

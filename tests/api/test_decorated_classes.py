@@ -1,11 +1,11 @@
 """Decorated functions as classes, under the names under which the original offered them."""
 
 import pickle
-import subprocess
 import sys
 
 import cloudpickle
 import pytest
+from tests.processes import run_python
 
 import wallaroo
 from wallaroo import testing
@@ -114,9 +114,7 @@ def test_instances_are_like_the_decorated_function(program):
 def test_instances_reach_a_process_that_has_imported_the_program(program, tmp_path, dumps):
     made = program.wallaroo.Computation__upper()
     script = "import pickle, sys, with_classes; print(pickle.load(sys.stdin.buffer).compute('there'))"
-    finished = subprocess.run(
-        [sys.executable, "-c", script], input=dumps(made), cwd=tmp_path, check=True, capture_output=True
-    )
+    finished = run_python("-c", script, input=dumps(made), cwd=tmp_path, text=False)
     assert finished.stdout == b"THERE\n"
 
 

@@ -2,11 +2,10 @@
 
 import copy
 import pickle
-import subprocess
-import sys
 
 import cloudpickle
 import pytest
+from tests.processes import run_python
 
 import wallaroo
 
@@ -169,7 +168,7 @@ def test_what_a_script_defines_reaches_a_process_with_another_main(tmp_path):
         "    return data + offset\n"
         "sys.stdout.buffer.write(cloudpickle.dumps(shift))\n"
     )
-    pickled = subprocess.run([sys.executable, script], check=True, capture_output=True).stdout
+    pickled = run_python(script, text=False).stdout
     assert pickle.loads(pickled)(2) == 42
 
 

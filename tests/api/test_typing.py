@@ -1,11 +1,10 @@
 """What a type checker says about programs: nothing about one that is right, and where the mistakes of another are."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.processes import run_python
 
 from . import typed_program
 
@@ -18,8 +17,8 @@ RIGHT, WRONG = HERE / "typed_program.py", HERE / "wrongly_typed_program.py"
 def reports(tmp_path_factory):
     """Return what mypy reports of both programs: the file, the line and the kind of each error."""
     cache = tmp_path_factory.mktemp("mypy")
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", cache, "--follow-imports", "silent"]
-    done = subprocess.run([*command, RIGHT, WRONG], cwd=ROOT, capture_output=True, text=True, check=False, timeout=500)
+    command = ["-m", "mypy", "--strict", "--cache-dir", cache, "--follow-imports", "silent"]
+    done = run_python(*command, RIGHT, WRONG, cwd=ROOT, code=1, timeout=500)
     found = re.findall(r"^(\S+?):(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.MULTILINE)
     assert found, done.stdout + done.stderr
     return {(Path(file).name, int(line), kind) for file, line, kind in found}

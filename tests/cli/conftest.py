@@ -3,12 +3,10 @@
 import re
 import socket
 import subprocess
-import sys
 import threading
 
 import pytest
-
-PATIENCE = 120
+from tests.processes import PATIENCE, WALLAROO
 
 
 @pytest.fixture
@@ -17,8 +15,9 @@ def wallaroo():
     started = []
 
     def start(*args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, **options):
-        command = [sys.executable, "-c", "from wallaroo.cli.wallaroo import main; main()", *map(str, args)]
-        process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, **options)
+        process = subprocess.Popen(
+            [*WALLAROO, *map(str, args)], stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, **options
+        )
         started.append(process)
         return process
 

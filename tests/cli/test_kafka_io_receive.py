@@ -4,8 +4,7 @@ import signal
 
 import pytest
 from confluent_kafka import Producer
-
-PATIENCE = 120
+from tests.processes import PATIENCE
 
 
 def finished(process, code=0):

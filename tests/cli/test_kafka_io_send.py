@@ -3,8 +3,7 @@
 import re
 
 import pytest
-
-PATIENCE = 120
+from tests.processes import PATIENCE
 
 
 def finished(process, code=0):

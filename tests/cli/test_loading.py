@@ -1,12 +1,10 @@
 """What is said about modules that cannot be imported and applications that cannot be built."""
 
-import os
-import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
+from tests.processes import MACHIDA, environment, run_python, run_to_end
 
 import wallaroo
 from wallaroo.cli import loading
@@ -126,10 +124,7 @@ def test_the_error_for_what_is_no_application_says_what_to_return(result):
 
 def test_machida_says_it_in_one_line(tmp_path):
     (tmp_path / "greet.py").write_text("print 'hello'\n")
-    command = [sys.executable, "-c", "from wallaroo.cli.machida import main; main()", "--application-module", "greet"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(wallaroo.__file__).parents[1])}
-    finished = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert finished.returncode == 3
+    finished = run_to_end(*MACHIDA, "--application-module", "greet", cwd=tmp_path, env=environment(), code=3)
     said = "line 1 is Python 2: `print 'hello'` is written `print('hello')` in Python 3."
     assert finished.stderr == f"Error: {tmp_path / 'greet.py'}, {said}\n"
 
@@ -165,8 +160,7 @@ class TestProgramOf:
     def said(self, tmp_path):
         def run(expression, *how):
             (tmp_path / "script.py").write_text(textwrap.dedent(self.SCRIPT))
-            command = [sys.executable, *(how or ["script.py"]), expression]
-            return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+            return run_python(*(how or ["script.py"]), expression, cwd=tmp_path).stdout
 
         return run
 
@@ -188,8 +182,8 @@ class TestProgramOf:
 
     def test_a_script_that_runs_when_it_is_imported_is_reported(self, tmp_path):
         (tmp_path / "script.py").write_text("import wallaroo\ndef setup(args): pass\nwallaroo.run(setup, [])\n")
-        done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stdout) == (3, "")
+        done = run_python("script.py", cwd=tmp_path, code=3)
+        assert done.stdout == ""
         assert done.stderr == (
             "Error: script calls wallaroo.run when it is imported, which every process of the run does. Put the call "
             'below `if __name__ == "__main__":`.\n'
@@ -199,9 +193,7 @@ class TestProgramOf:
         (tmp_path / "shop").mkdir()
         (tmp_path / "shop" / "__init__.py").touch()
         (tmp_path / "shop" / "__main__.py").write_text(textwrap.dedent(self.SCRIPT))
-        command = [sys.executable, "-m", "shop", "application_setup"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        done = run_python("-m", "shop", "application_setup", cwd=tmp_path)
         assert done.stdout == "shop.__main__ application_setup --in x False\n"
-        command = [sys.executable, "shop", "application_setup"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        done = run_python("shop", "application_setup", cwd=tmp_path)
         assert "Put application_setup into a file of another name, and import it from there." in done.stdout

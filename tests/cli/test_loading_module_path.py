@@ -1,11 +1,10 @@
 """What a file in the current folder can, and cannot, take the place of."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.processes import run_python
 
 import wallaroo
 from wallaroo.cli.loading import import_application
@@ -70,9 +69,7 @@ def elsewhere(tmp_path):
 def load(name, folder, *path, how=("-c", PROGRAM)):
     """Import an application in a process of its own; return what it prints, and what it says to the person."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [SOURCES, *path]))}
-    command = [sys.executable, *how, name]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = run_python(*how, name, cwd=folder, env=environment)
     return done.stdout.splitlines(), done.stderr
 
 
@@ -153,10 +150,7 @@ def test_what_is_hidden_by_a_folder_inside_the_current_one_is_reported_too(here)
 def test_a_path_of_nothing_but_empty_entries_does_not_name_the_current_folder(here, variable):
     # Wallaroo itself is found without the variable.
     program = f"import sys\nsys.path.insert(1, {SOURCES!r})\n{PROGRAM}"
-    command = [sys.executable, "-P", "-c", program, "json"]
-    environment = {**os.environ, "PYTHONPATH": variable}
-    done = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = run_python("-P", "-c", program, "json", cwd=here, env={**os.environ, "PYTHONPATH": variable})
     *_, numpy, path = done.stdout.splitlines()
     assert not Path(numpy).is_relative_to(here)
     assert path == ""

@@ -3,13 +3,10 @@
 import os
 import re
 import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from tests.processes import environment, run_python
 
-import wallaroo
 from wallaroo.engine.directory.commit import Commits
 from wallaroo.engine.directory.home import COMMIT, Home
 from wallaroo.engine.directory.trust import MARKER
@@ -33,9 +30,6 @@ count = wallaroo.state_computation("count")(lambda word, state: (word, True))
 """
 
 
-PATIENCE = 240
-
-
 class Machida:
     """Starts `machida` in a folder with an application, on a machine that can be described."""
 
@@ -43,7 +37,7 @@ class Machida:
         self.folder = folder
         (folder / "counting.py").write_text(APPLICATION)
         self.home = folder / "home"
-        self.environment = {**os.environ, "PYTHONPATH": str(Path(wallaroo.__file__).parents[1])}
+        self.environment = environment()
         self.environment.pop("SPARK_HOME", None)
         self.missing = []
         """Modules that cannot be imported."""
@@ -52,16 +46,7 @@ class Machida:
         """Return the exit code and what was said about the error."""
         hidden = "".join(f"sys.modules[{name!r}] = None; " for name in self.missing)
         program = f"import sys; {hidden}from wallaroo.cli.machida import main; main(prog_name='machida')"
-        done = subprocess.run(
-            [sys.executable, "-c", program, *map(str, arguments)],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            # What is not refused runs until it is stopped.
-            timeout=PATIENCE,
-        )
+        done = run_python("-c", program, *arguments, cwd=self.folder, env=self.environment, code=None)
         return done.returncode, done.stderr
 
     def run(self, *arguments, source="127.0.0.1:0", receiver="127.0.0.1:9"):
@@ -101,11 +86,9 @@ def test_a_state_that_cannot_be_saved(machida):
     )
     assert not machida.home.exists()
     program.write_text(f"{program.read_text()}\nif __name__ == '__main__':\n    wallaroo.run(application_setup)\n")
-    command = [sys.executable, program, "--in", "127.0.0.1:0", "--out", "127.0.0.1:9", "--resilience-dir", machida.home]
-    done = subprocess.run(
-        command, env=machida.environment, capture_output=True, text=True, check=False, timeout=PATIENCE
-    )
-    assert (done.returncode, done.stderr) == (code, said)
+    addresses = ["--in", "127.0.0.1:0", "--out", "127.0.0.1:9"]
+    done = run_python(program, *addresses, "--resilience-dir", machida.home, env=machida.environment, code=code)
+    assert done.stderr == said
 
 
 BOOM = "def application_setup(args):\n    return {}['nothing']\n"
@@ -507,10 +490,7 @@ def test_a_script_says_it_in_the_same_words(machida):
     )
 
     def run(*arguments):
-        command = [sys.executable, "script.py", *arguments]
-        done = subprocess.run(
-            command, cwd=machida.folder, env=machida.environment, capture_output=True, text=True, check=False
-        )
+        done = run_python("script.py", *arguments, cwd=machida.folder, env=machida.environment, code=None)
         return done.returncode, done.stderr
 
     code, said = run("--worker-count", "few")

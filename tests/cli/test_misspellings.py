@@ -1,15 +1,13 @@
 """Options that machida does not know: the application's own, or a slip."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import click
 import pytest
+from tests.processes import MACHIDA, environment, run_to_end
 
-import wallaroo
 from wallaroo.cli.machida import main
 from wallaroo.cli.misspellings import close_to, refuse_misspelled, split_arguments
 
@@ -147,18 +145,8 @@ class Command:
         self._folder = folder
 
     def __call__(self, *arguments, script=False):
-        start = ["-c", "from wallaroo.cli.machida import main; main(prog_name='machida')"]
-        first = ["tells.py"] if script else [*start, "--application-module", "tells"]
-        environment = {**os.environ, "PYTHONPATH": str(Path(wallaroo.__file__).parents[1])}
-        return subprocess.run(
-            [sys.executable, *first, *arguments],
-            cwd=self._folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        start = [sys.executable, "tells.py"] if script else [*MACHIDA, "--application-module", "tells"]
+        return run_to_end(*start, *arguments, cwd=self._folder, env=environment(), code=None)
 
 
 @pytest.fixture

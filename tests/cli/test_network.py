@@ -6,8 +6,8 @@ import struct
 import subprocess
 
 import pytest
+from tests.processes import PATIENCE
 
-PATIENCE = 120
 IN_DOUBT = "1 message (9 bytes) had been handed over; none of them is confirmed, and some may have been accepted"
 
 

@@ -9,8 +9,8 @@ import sys
 import time
 
 import pytest
+from tests.processes import PATIENCE
 
-PATIENCE = 120
 STREAM, OTHER = bytes(range(16)), bytes(range(16, 32))
 ANSWER = struct.Struct(">Q")
 

@@ -1,8 +1,8 @@
 """The `wallaroo` command itself."""
 
 import re
-import subprocess
-import sys
+
+from tests.processes import MACHIDA, run_python, run_to_end
 
 from wallaroo._version import __version__
 
@@ -18,8 +18,7 @@ def test_version(wallaroo):
 
 
 def test_version_of_machida():
-    command = [sys.executable, "-c", "from wallaroo.cli.machida import main; main()", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    done = run_to_end(*MACHIDA, "--version")
     assert (done.stdout, done.stderr) == (f"machida, version {__version__}\n", "")
 
 
@@ -37,14 +36,13 @@ def test_help_loads_no_command():
         "print({*commands, 'rich', 'pyspark'} & set(sys.modules),"
         "file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=120)
-    assert done.stderr == b"set()\n"
+    assert run_python("-c", program).stderr == "set()\n"
 
 
 def test_help_of_each_command(wallaroo):
     for name in ("send", "receive"):
         text = output_of(wallaroo(name, "--help"))
-        assert text.startswith(f"Usage: -c {name} [OPTIONS] HOST:PORT | kafka://HOST:PORT/TOPIC\n")
+        assert text.startswith(f"Usage: wallaroo {name} [OPTIONS] HOST:PORT | kafka://HOST:PORT/TOPIC\n")
         examples = [line for line in text.splitlines() if line.startswith(f"  wallaroo {name} 127.0.0.1:")]
         assert len(examples) >= 3
         assert f"wallaroo {name} kafka://127.0.0.1:9092/" in text

@@ -1,18 +1,16 @@
 """Completion of commands and options in shells, which click brings along."""
 
 import os
-import subprocess
-import sys
 
 import pytest
+from tests.processes import MACHIDA, WALLAROO, run_to_end
 
 WORDS = {"machida": ("--resil", "--resilience-dir"), "wallaroo": ("dead-l", "dead-letters")}
 
 
 def output_of(name, *arguments, **variables):
-    command = [sys.executable, "-c", f"from wallaroo.cli.{name} import main; main(prog_name={name!r})", *arguments]
-    done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=True)
-    return done.stdout
+    command = {"machida": MACHIDA, "wallaroo": WALLAROO}[name]
+    return run_to_end(*command, *arguments, env={**os.environ, **variables}).stdout
 
 
 @pytest.mark.parametrize("name", WORDS)

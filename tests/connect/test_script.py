@@ -1,10 +1,9 @@
 """What the scripts of `wallaroo connect` share: options, streams, and mistakes, which are told in a line."""
 
 import socket
-import subprocess
-import sys
 
 import pytest
+from tests.processes import run_python
 
 from wallaroo.cli.commands.connect import _SCRIPTS
 
@@ -29,8 +28,7 @@ def run(tmp_path):
 
     def start(*arguments, before=""):
         program = f"{before}\nfrom wallaroo.cli.wallaroo import main\nmain()"
-        command = [sys.executable, "-c", program, "connect", *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+        done = run_python("-c", program, "connect", *arguments, cwd=tmp_path, code=None)
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stdout + done.stderr
 
@@ -44,7 +42,7 @@ def test_each_script_has_a_help_also_as_a_module_and_without_the_client_of_redis
     assert f"wallaroo connect {name} 127.0.0.1:7" in said
     assert "--application-module" in said
     module = f"wallaroo.connect.{name.replace('-', '_')}"
-    done = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=True)
+    done = run_python("-m", module, "--help")
     assert done.stdout.splitlines()[1:] == said.splitlines()[1:]
 
 

@@ -1,10 +1,9 @@
 """Which connector a config belongs to."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+from tests.processes import run_python
 
 import wallaroo
 from wallaroo.connectors import registry
@@ -77,5 +76,4 @@ def test_names_of_kinds_are_their_own():
 def test_asking_a_kind_does_not_load_what_runs():
     """Every program that imports wallaroo, and every worker, has all kinds."""
     program = "import sys, wallaroo, wallaroo.connectors.registry; print(*{'asyncio', 'socket'} & set(sys.modules))"
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert told.stdout.strip() == ""
+    assert run_python("-c", program).stdout.strip() == ""

@@ -2,12 +2,11 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import click
 import pytest
+from tests.processes import MACHIDA, WALLAROO, run_to_end
 from tools.reference_pages import filled
 
 from wallaroo.cli.machida import main as machida
@@ -89,8 +88,7 @@ def test_the_policies_are_those_that_are_understood():
 @pytest.mark.parametrize("name", ["wallaroo", "machida"])
 def test_shells_can_complete_the_commands(name, shell):
     variable = f"_{name.upper()}_COMPLETE"
-    program = f"from wallaroo.cli.{name} import main; main(prog_name='{name}')"
-    environment = {**os.environ, variable: f"{shell}_source"}
-    said = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    command = {"wallaroo": WALLAROO, "machida": MACHIDA}[name]
+    said = run_to_end(*command, env={**os.environ, variable: f"{shell}_source"})
     assert f"{variable}={shell}_complete" in said.stdout
     assert f"{variable}={shell}_source {name}" in PAGE or name == "machida"

@@ -5,7 +5,6 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.processes import run_to_end
 from tools.free_port import free_port
 
 from ..examples.readme import blocks  # noqa: TID252 - tests are not installed
@@ -38,9 +38,7 @@ def test_make_has_the_targets_of_the_readme(command):
     assert [command] in map(commands, blocks(README, "console"))
     # This very test may run below a make, whose options are not meant for ours.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    planned = subprocess.run(
-        f"{command} -n", shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-    )
+    planned = run_to_end(*command.split(), "-n", cwd=ROOT, env=environment)
     assert ".venv/bin/python" in planned.stdout
 
 

@@ -2,12 +2,12 @@
 
 import socket
 import sqlite3
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
+from tests.processes import Process
 
 from wallaroo.connectors.base import SinkContext
 from wallaroo.connectors.output_block import OutputBlock
@@ -16,7 +16,6 @@ from wallaroo.connectors.tcp.confirmed_sink import ConfirmedTcpSink
 from ..examples.readme import blocks  # noqa: TID252 - tests are not installed
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "sinks.md").read_text()
-PATIENCE = 60
 
 
 @pytest.fixture
@@ -34,13 +33,12 @@ def start(tmp_path, address):
     started = []
 
     def run():
-        started.append(subprocess.Popen([sys.executable, "receiver.py"], cwd=tmp_path))
+        started.append(Process([sys.executable, "receiver.py"], cwd=tmp_path))
         return started[-1]
 
     yield run
     for receiver in started:
-        receiver.kill()
-        receiver.wait(PATIENCE)
+        receiver.clean_up()
 
 
 @pytest.fixture
@@ -59,7 +57,6 @@ def test_the_receiver_on_the_page(start, sink, tmp_path):
     one.deliver(OutputBlock(3, [b"three"]))
     one.close()
     receiver.kill()
-    receiver.wait(PATIENCE)
     start()
     # The first of another run, which had not heard that its block was confirmed.
     one.deliver(OutputBlock(3, [b"three, computed anew"]))

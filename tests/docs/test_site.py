@@ -1,12 +1,11 @@
 """The documentation as a site: it builds without a warning, and its pages load nothing from another host."""
 
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from tests.processes import run_python
 from tools.reference_pages import filled
 
 from wallaroo.cli.wallaroo import main as wallaroo
@@ -30,9 +29,7 @@ class Resources(HTMLParser):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", folder]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_python("-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", folder, cwd=ROOT)
     return folder
 
 

@@ -1,21 +1,20 @@
 """The tutorial's program: stage by stage as the page grows it, and at the end run as the page says."""
 
 import json
-import os
 import random
 import re
-import subprocess
 import sys
 import types
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from tests.processes import environment, run_python
 
 from wallaroo import testing
 
 from ..examples.readme import blocks  # noqa: TID252 - tests are not installed
-from ..system.harness import SOURCES, Machida, Receiver, dead_letters, send  # noqa: TID252
+from ..system.harness import Machida, Receiver, dead_letters, send  # noqa: TID252
 
 DOCS = Path(__file__).parents[2] / "docs"
 TUTORIAL = (DOCS / "tutorial.md").read_text()
@@ -141,15 +140,8 @@ def test_the_tests_on_the_page_pass(number, until, tmp_path):
     write_program(tmp_path, until)
     assert len(files_of_tests()) == 2
     (tmp_path / "test_rooms.py").write_text(files_of_tests()[number])
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_rooms.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(SOURCES)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "test_rooms.py"]
+    done = run_python(*command, cwd=tmp_path, env=environment())
     assert "1 passed" in done.stdout
 
 

@@ -8,14 +8,13 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 from tools.free_port import free_port
 
-from ..processes import PATIENCE, Process  # noqa: TID252
+from ..processes import PATIENCE, Process, run_to_end  # noqa: TID252
 
 READY = "Application has successfully initialized."
 ROOT = Path(__file__).parents[2]
@@ -140,17 +139,7 @@ class Walkthrough:
     def run(self, beginning):
         """Run the next command to its end and return its standard output."""
         command = self._next(beginning)
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=self.folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stderr.decode()}"
-        return done.stdout.decode()
+        return run_to_end("bash", "-c", command, cwd=self.folder, env=self._environment).stdout
 
     def make_data_again(self, beginning, pattern):
         """Run the next command, which must make the example's data files exactly as they are."""

@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.processes import run_python
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CLASSES = EXAMPLES / "word_count"
@@ -71,7 +71,7 @@ def test_both_programs_declare_the_same_application():
 
 
 def test_the_text_is_what_its_script_writes():
-    written = subprocess.run([sys.executable, "make_text.py"], cwd=CLASSES, capture_output=True, check=True).stdout
+    written = run_python("make_text.py", cwd=CLASSES, text=False).stdout
     text = (CLASSES / "text.txt").read_bytes()
     assert text == written
     lines = text.decode("ascii").splitlines()
@@ -159,9 +159,7 @@ def test_a_child_stops_with_exit_code_0(tmp_path):
 
 
 def run_demo(*arguments):
-    return subprocess.run(
-        [sys.executable, CLASSES / "demo.py", *arguments], capture_output=True, text=True, timeout=560, check=False
-    )
+    return run_python(CLASSES / "demo.py", *arguments, code=None, timeout=560)
 
 
 def test_the_demo():

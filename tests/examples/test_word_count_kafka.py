@@ -2,11 +2,11 @@
 
 import importlib.util
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.processes import run_python
 from tools.ivy import OfflineError
 
 import wallaroo.testing
@@ -38,8 +38,7 @@ def test_every_word_is_counted_and_is_the_key_of_its_counts(monkeypatch):
 
 
 def test_the_demo_counts_from_topic_to_topic():
-    command = [sys.executable, FOLDER / "demo.py", "--lines", "300"]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    ran = run_python(FOLDER / "demo.py", "--lines", "300", code=None, timeout=400)
     if "cannot be downloaded" in ran.stdout and os.environ.get("CI") != "true":
         pytest.skip(ran.stdout.splitlines()[-1])
     assert ran.returncode == 0, ran.stdout + ran.stderr

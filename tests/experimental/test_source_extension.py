@@ -10,6 +10,7 @@ import threading
 import time
 
 import pytest
+from tests.processes import run_python
 
 from wallaroo import WallarooError
 from wallaroo.connectors.extension.protocol import (
@@ -331,5 +332,4 @@ def test_a_script_that_ends_without_close_sends_what_it_has_written(application)
 def test_scripts_need_no_spark():
     left_out = ("pyspark", "pyarrow", "numpy", "click", "rich", "confluent_kafka", "wallaroo.ingress")
     program = f"import sys, wallaroo.experimental; print([name for name in {left_out} if name in sys.modules])"
-    finished = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert finished.stdout == "[]\n"
+    assert run_python("-c", program).stdout == "[]\n"

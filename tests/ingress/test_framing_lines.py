@@ -1,14 +1,13 @@
 """Cutting bytes into lines."""
 
-import os
 import re
 import socket
-import subprocess
 import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.processes import WALLAROO, run_to_end
 
 import wallaroo
 from wallaroo.ingress.framing import Framer, FramingError, LineFramer, framer_for
@@ -138,10 +137,7 @@ def test_a_line_that_is_too_long_closes_its_connection(make_ingress):
 def test_what_wallaroo_send_sends_as_lines_is_what_comes(make_ingress):
     ingress = make_ingress(decoder=lines_decoder())
     address = "{}:{}".format(*ingress.addresses["numbers"])
-    command = [sys.executable, "-c", "from wallaroo.cli.wallaroo import main; main()", "send", address]
     sent = b"\n".join(b"%d" % number for number in range(10_000))
-    done = subprocess.run(
-        [*command, "--framing", "lines"], input=sent, capture_output=True, env=os.environ, timeout=60, check=True
-    )
+    done = run_to_end(*WALLAROO, "send", address, "--framing", "lines", input=sent, text=False)
     assert done.stderr.startswith(b"sent 10,000 messages ")
     assert ingress.messages() == sent.split(b"\n")

@@ -9,13 +9,12 @@ import resource
 import signal
 import socket
 import struct
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import psutil
 import pytest
+from tests.processes import run_python
 
 from wallaroo.connectors.tcp.source import REPORTED_IN_FULL
 from wallaroo.connectors.tcp.source_connection import READ_BYTES
@@ -273,9 +272,7 @@ process.stop()
     ],
 )
 def test_fewer_connections_where_fewer_files_may_be_open(tmp_path, files, wanted, chosen, told):
-    arguments = (tmp_path / "c", tmp_path / "s", files, wanted, *chosen)
-    command = [sys.executable, "-c", WITH_FEW_FILES, *map(str, arguments)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    said = run_python("-c", WITH_FEW_FILES, tmp_path / "c", tmp_path / "s", files, wanted, *chosen).stdout
     assert said.startswith(told)
     assert said.endswith("files open. Raise that limit (ulimit -n) for more.\n" if told else "")
     assert said.count("\n") == bool(told)

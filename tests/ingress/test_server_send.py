@@ -3,13 +3,11 @@
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
+from tests.processes import PATIENCE, WALLAROO
 
 from .conftest import frame
-
-PATIENCE = 60
 
 
 @pytest.fixture
@@ -19,8 +17,9 @@ def send():
 
     def start(ingress, content, *options):
         address = "{}:{}".format(*ingress.addresses["numbers"])
-        command = [sys.executable, "-c", "from wallaroo.cli.wallaroo import main; main()", "send", address, *options]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = subprocess.Popen(
+            [*WALLAROO, "send", address, *options], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         started.append(process)
         process.stdin.write(content)
         process.stdin.close()

@@ -1,10 +1,10 @@
 """What the tests of `wallaroo connect` share: an application, and the scripts beside it."""
 
-import sys
+from tests.processes import WALLAROO
 
 from .harness import Machida, Process, Receiver, environment, unused_address, values_by_key
 
-TO_SCRIPT = [sys.executable, "-c", "from wallaroo.cli.wallaroo import main; main()", "connect"]
+TO_SCRIPT = [*WALLAROO, "connect"]
 
 
 class Connected:

@@ -6,7 +6,6 @@ Nothing in here waits for a time to pass: it waits for what has to happen, and f
 import base64
 import contextlib
 import json
-import os
 import pickle
 import re
 import socket
@@ -24,27 +23,17 @@ from wallaroo.engine.directory.home import Home
 from wallaroo.ingress.block_sequence import Segment, segment_firsts
 from wallaroo.ingress.lanes import Lane
 
-from ..processes import LEFT_SECONDS, PATIENCE, Process, is_alive  # noqa: TID252
+from ..processes import LEFT_SECONDS, MACHIDA, PATIENCE, Process, environment, is_alive  # noqa: TID252
 
 READY = "Application has successfully initialized."
 HERE = Path(__file__).parent
 APPS = HERE / "apps"
-SOURCES = HERE.parents[1] / "src"
 
 
 def machida_command():
     """Return how to start machida: as it was installed, or, where it was not, straight from the sources."""
     installed = Path(sys.executable).with_name("machida")
-    if installed.exists():
-        return [str(installed)]
-    return [sys.executable, "-c", "from wallaroo.cli.machida import main; main()"]
-
-
-def environment(*folders, **more):
-    """Return the environment of a process that finds modules in `folders`, and this very Wallaroo."""
-    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    paths = [*map(str, folders), str(SOURCES), *filter(None, inherited)]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **more}
+    return [str(installed)] if installed.exists() else MACHIDA
 
 
 def wait_until_free(home):

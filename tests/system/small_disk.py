@@ -2,10 +2,10 @@
 
 import contextlib
 import resource
-import subprocess
 from pathlib import Path
 
 import psutil
+from tests.processes import run_to_end
 
 _MOUNT = 'mount -t tmpfs -o size=96m none "$0" && exec "$@"'
 
@@ -14,10 +14,10 @@ def make_small_disk(folder):
     """Return a small disk at `folder`, or, where the system lets nobody mount one, processes that can be held back."""
     folder.mkdir()
     try:
-        subprocess.run(["unshare", "-rm", "sh", "-c", _MOUNT, folder, "true"], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        return _Limited(folder)
-    return _Mounted(folder)
+        mounted = run_to_end("unshare", "-rm", "sh", "-c", _MOUNT, folder, "true", code=None).returncode == 0
+    except OSError:
+        mounted = False
+    return _Mounted(folder) if mounted else _Limited(folder)
 
 
 class _Mounted:

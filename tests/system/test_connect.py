@@ -4,11 +4,11 @@ import http.client
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 
 import pytest
+from tests.processes import run_python
 
 from .connected import Connected
 from .harness import PATIENCE, send
@@ -256,10 +256,7 @@ def test_scripts_that_new_writes_run_as_they_are(connected, redis, tmp_path):
     other = connected.script("redis-hash", connected.to[0], "--redis", redis.url, "--key", "counts")
     lines = "".join(f"typed {number}\n" for number in range(20))
     address = connected.address("channel")
-    source = subprocess.run(
-        [sys.executable, "my_source.py", address], cwd=tmp_path, input=lines, text=True, check=False, timeout=PATIENCE
-    )
-    assert source.returncode == 0
+    run_python("my_source.py", address, cwd=tmp_path, input=lines)
     connected.wait_for(numbered("typed ", 0, 20), "typed ")
     sink = connected.run_beside([sys.executable, "-u", "my_sink.py", connected.to[1]], cwd=tmp_path)
     send(connected.run.address("lines"), numbered("printed => ", 0, 20))

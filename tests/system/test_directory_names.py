@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
+from tests.processes import MACHIDA
 
 from .harness import APPS, send
 
@@ -52,7 +53,7 @@ def installation(folder):
 
 def machida_of(python):
     """Return how to start machida with another Python."""
-    return [python, "-c", "from wallaroo.cli.machida import main; main()"]
+    return [python, *MACHIDA[1:]]
 
 
 class Answers:

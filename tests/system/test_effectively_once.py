@@ -7,13 +7,13 @@ import contextlib
 import os
 import socket
 import stat
-import sys
 import threading
 from collections import defaultdict
 from pathlib import Path
 
 import psutil
 import pytest
+from tests.processes import WALLAROO
 
 from .harness import Process, environment, send, values_by_key
 from .harness import family as children
@@ -111,9 +111,8 @@ class App:
         return self._machida("--application-module", "sequences", "--effectively-once", *arguments)
 
     def start_receiver(self):
-        command = [sys.executable, "-c", "from wallaroo.cli.wallaroo import main; main()"]
         arguments = ["receive", "127.0.0.1:0", "--effectively-once", "--output", self.output]
-        self._receivers.append(Process([*command, *arguments], env=environment()))
+        self._receivers.append(Process([*WALLAROO, *arguments], env=environment()))
         self.receiver.wait_until(lambda: "listening on " in self.receiver.output, "listening")
         host, _, port = self.receiver.output.split()[2].rpartition(":")
         self.line.receiver = (host, int(port))

@@ -6,12 +6,11 @@ import re
 import signal
 import socket
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import psutil
 import pytest
+from tests.processes import run_python
 
 from .harness import PATIENCE, Machida, Receiver, kill_all, send, wait_until_free
 
@@ -105,8 +104,7 @@ print(sent)
 
 def attack(port, user):
     """Connect as a user, send the header of a large frame and then a lot, and return how many bytes were taken."""
-    command = [sys.executable, "-I", "-c", ATTACK, str(port), str(user)]
-    return int(subprocess.run(command, stdout=subprocess.PIPE, timeout=PATIENCE, check=True).stdout)
+    return int(run_python("-I", "-c", ATTACK, port, user).stdout)
 
 
 @pytest.mark.timeout(600)

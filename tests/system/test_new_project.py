@@ -2,14 +2,12 @@
 
 import re
 import shlex
-import subprocess
-import sys
 from collections import defaultdict
 from random import Random
 
-from .harness import PATIENCE, environment, values_by_key
+from tests.processes import WALLAROO, run_to_end
 
-WALLAROO = [sys.executable, "-c", "from wallaroo.cli.wallaroo import main; main()"]
+from .harness import environment, values_by_key
 
 
 def commands_of(readme):
@@ -23,7 +21,7 @@ def with_address(words, old, new):
 
 
 def test_the_commands_of_the_readme(machida, receiver, tmp_path):
-    subprocess.run([*WALLAROO, "new", "fruit_stand"], cwd=tmp_path, env=environment(), check=True, timeout=PATIENCE)
+    run_to_end(*WALLAROO, "new", "fruit_stand", cwd=tmp_path, env=environment())
     project = tmp_path / "fruit_stand"
     commands = commands_of((project / "README.md").read_text())
     assert commands["wallaroo receive"] == ["wallaroo", "receive", "127.0.0.1:7002"]
@@ -46,13 +44,7 @@ def test_the_commands_of_the_readme(machida, receiver, tmp_path):
     assert send[:2] == ["wallaroo", "send"]
     source = "{}:{}".format(*run.address("amounts"))
     lines = "".join(f"{name} {amount}\n" for name, amount in amounts)
-    subprocess.run(
-        [*WALLAROO, *with_address(send[1:], "127.0.0.1:7010", source)],
-        input=lines.encode(),
-        env=environment(),
-        check=True,
-        timeout=PATIENCE,
-    )
+    run_to_end(*WALLAROO, *with_address(send[1:], "127.0.0.1:7010", source), input=lines, env=environment())
     run.wait_until(lambda: sink.size >= size, "all totals")
     run.stop()
 

@@ -2,13 +2,12 @@
 
 import hashlib
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pyspark
 import pytest
+from tests.processes import WALLAROO, run_to_end
 
 from .harness import environment, send
 
@@ -60,9 +59,5 @@ def test_what_they_have_planted_is_not_run_and_keeps_nobody_from_running(machida
     assert f"  state in    {home}\n" in run.output
     assert (home / "commit.json").is_file()
     # Who looks for it finds it under the same name.
-    command = [sys.executable, "-c", "from wallaroo.cli.wallaroo import main; main()", "dead-letters", "list"]
-    name = home.name.replace("-", " ")
-    looked = subprocess.run(
-        [*command, "--application", name], env=environment(**variables), capture_output=True, text=True, check=False
-    )
-    assert (looked.returncode, looked.stderr) == (0, "There are none.\n")
+    command = [*WALLAROO, "dead-letters", "list", "--application", home.name.replace("-", " ")]
+    assert run_to_end(*command, env=environment(**variables)).stderr == "There are none.\n"

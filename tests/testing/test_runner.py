@@ -1,9 +1,9 @@
 """Applications in memory: the outputs, the states and the errors of a real run, without one."""
 
-import subprocess
 import sys
 
 import pytest
+from tests.processes import run_python
 
 import wallaroo
 from wallaroo import testing
@@ -456,9 +456,7 @@ def test_python_finds_comparisons_of_bytes_with_text_where_it_is_told_to(tmp_pat
         "    source = wallaroo.TCPSourceConfig('127.0.0.1', 0, wallaroo.decoder(lambda bs: bs[:1]))\n"
         "    testing.run(wallaroo.build_application('Old', wallaroo.source('texts', source).to(is_a)), [b'a'])\n"
     )
-    command = [sys.executable, "-bb", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_old.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 1, done.stdout
+    done = run_python("-bb", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_old.py", cwd=tmp_path, code=1)
     assert (
         "step 'is it a' failed for the message b'a': BytesWarning: Comparison between bytes and string" in done.stdout
     )
@@ -466,8 +464,7 @@ def test_python_finds_comparisons_of_bytes_with_text_where_it_is_told_to(tmp_pat
 
 
 def test_spark_is_not_needed():
-    program = "import sys, wallaroo.testing; sys.exit('pyspark' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    run_python("-c", "import sys, wallaroo.testing; sys.exit('pyspark' in sys.modules)")
 
 
 @wallaroo.decoder

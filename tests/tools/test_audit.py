@@ -1,13 +1,12 @@
 """The audit of the pinned packages, with the real pip-audit and a service of our own."""
 
 import json
-import subprocess
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from tests.processes import run_python
 
 TOOL = Path(__file__).parents[2] / "tools" / "audit.py"
 FLAW = {
@@ -68,8 +67,7 @@ def audit(tmp_path):
         lock.write_text("# Pinned.\n" + "".join(f"{package}\n" for package in packages))
         # The answers of earlier runs are not to be used, so nothing is to be found where they are kept.
         service = ["--vulnerability-service", "osv", "--osv-url", url, "--cache-dir", tmp_path / "cache"]
-        command = [sys.executable, TOOL, lock, tmp_path / "stamp", *service]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        done = run_python(TOOL, lock, tmp_path / "stamp", *service, code=None)
         assert done.stderr == ""
         return done.returncode, done.stdout
 

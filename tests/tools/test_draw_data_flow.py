@@ -2,13 +2,12 @@
 
 import itertools
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests.processes import run_python
 from tools.draw_data_flow import FLOW, Code, drawn, placed, read_flow, untrue
 
 ROOT = Path(__file__).parents[2]
@@ -89,7 +88,7 @@ def flow(tmp_path):
 
 
 def run(*arguments):
-    return subprocess.run([sys.executable, TOOL, *arguments], capture_output=True, text=True, check=False)
+    return run_python(TOOL, *arguments, code=None)
 
 
 def test_the_picture_is_up_to_date_and_confirmed_by_the_code():

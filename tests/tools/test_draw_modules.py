@@ -2,12 +2,11 @@
 
 import itertools
 import re
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests.processes import run_python
 from tools.draw_modules import BASE, FACADE, Picture, drawn, in_order, read_imports, rows_of, without_implied
 
 ROOT = Path(__file__).parents[2]
@@ -15,7 +14,7 @@ TOOL = ROOT / "tools" / "draw_modules.py"
 
 
 def run(*arguments):
-    return subprocess.run([sys.executable, TOOL, *arguments], capture_output=True, text=True, check=False)
+    return run_python(TOOL, *arguments, code=None)
 
 
 def test_the_picture_is_up_to_date():

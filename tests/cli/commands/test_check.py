@@ -1,11 +1,9 @@
 """`wallaroo check` on programs in files, as a process."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.processes import WALLAROO, environment, run_python, run_to_end
 
 import wallaroo
 
@@ -76,14 +74,12 @@ COPY = ONE_OF_EACH + "    return ab.new_pipeline('p', source(into)).to(copy).to_
 def check(tmp_path):
     """Write a program and check it; return the exit code, the output and the errors."""
 
-    def run(program, *arguments, folder=tmp_path, module="app", **environment):
+    def run(program, *arguments, folder=tmp_path, module="app", **more):
         if program is not None:
             (tmp_path / "app.py").write_text(START + program)
-        command = [sys.executable, "-c", "from wallaroo.cli.wallaroo import main; main()", "check", module, *arguments]
-        environment = {**os.environ, "PYTHONPATH": SOURCES, "PYTHONDONTWRITEBYTECODE": "1", **environment}
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", timeout=60, check=False
-        )
+        variables = environment(**{"PYTHONDONTWRITEBYTECODE": "1", **more})
+        command = [*WALLAROO, "check", module, *arguments]
+        done = run_to_end(*command, cwd=folder, env=variables, encoding="utf-8", code=None)
         return done.returncode, done.stdout, done.stderr
 
     return run
@@ -286,9 +282,5 @@ def test_spark_is_not_loaded(tmp_path):
         "import sys; from wallaroo.cli.wallaroo import main; main(['check', 'app'], standalone_mode=False);"
         "print({'rich', 'pyspark', 'pyarrow', 'py4j'} & set(sys.modules))"
     )
-    environment = {**os.environ, "PYTHONPATH": SOURCES}
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True, timeout=60
-    )
+    done = run_python("-c", program, cwd=tmp_path, env=environment())
     assert done.stdout.endswith("No mistakes.\nset()\n")

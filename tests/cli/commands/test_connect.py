@@ -2,22 +2,19 @@
 
 import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.processes import WALLAROO, Process, run_python, run_to_end
 
 from wallaroo.cli.commands.connect import _SCRIPTS
 
-from ...processes import Process  # noqa: TID252 - tests are not installed
-
 PACKAGE = Path(__file__).parents[3] / "src" / "wallaroo" / "connect"
-WALLAROO = [sys.executable, "-c", "from wallaroo.cli.wallaroo import main; main()", "connect"]
 
 
 def run(*arguments, folder):
-    return subprocess.run([*WALLAROO, *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    return run_to_end(*WALLAROO, "connect", *arguments, cwd=folder, code=None)
 
 
 def test_every_script_is_listed():
@@ -81,8 +78,6 @@ def test_mistakes_in_the_command_line_of_what_is_written_are_told_in_a_line(tmp_
         (("7100",), "Usage: python my_script.py HOST:PORT\n"),
         (("127.0.0.1:first",), "Error: "),
     ):
-        command = [sys.executable, "my_script.py", *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 1
+        done = run_python("my_script.py", *arguments, cwd=tmp_path, code=1)
         assert done.stderr.startswith(said)
         assert "Traceback" not in done.stderr

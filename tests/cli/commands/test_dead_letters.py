@@ -9,12 +9,12 @@ import re
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import time
 
 import pytest
 from click.testing import CliRunner
+from tests.processes import PATIENCE, WALLAROO
 
 from wallaroo.cli.wallaroo import main
 from wallaroo.connectors.dead_letter_replay.source import ReplayQueue
@@ -25,9 +25,6 @@ from wallaroo.engine.transport.serializer import Serializer
 from wallaroo.ingress.log import LogWriter
 from wallaroo.program import import_settings
 from wallaroo.topology.model import REPLAYS
-
-WALLAROO = [sys.executable, "-c", "from wallaroo.cli.wallaroo import main; main()"]
-PATIENCE = 120
 
 COUNT = Place("words", "count", "step 2")
 DECODER = Place("words", "decoder", "decoder")

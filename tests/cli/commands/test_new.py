@@ -1,22 +1,14 @@
 """`wallaroo new`, and what it makes."""
 
-import os
 import re
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-import wallaroo
-
-SOURCES = str(Path(wallaroo.__file__).parents[1])
-WALLAROO = [sys.executable, "-c", "from wallaroo.cli.wallaroo import main; main()"]
+from tests.processes import WALLAROO, environment, run_to_end
 
 
 def run(*command, folder):
-    environment = {**os.environ, "PYTHONPATH": SOURCES}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return run_to_end(*command, cwd=folder, env=environment(), code=None)
 
 
 def new(name, folder):

@@ -7,9 +7,9 @@ import subprocess
 import threading
 
 import pytest
+from tests.processes import PATIENCE
 
 FRAMINGS = ["u8", "u16be", "u16le", "u32be", "u32le", "u64be", "u64le"]
-PATIENCE = 120
 
 
 def connect(port):

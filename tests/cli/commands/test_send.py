@@ -7,14 +7,13 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 import tty
 
 import pytest
+from tests.processes import PATIENCE, WALLAROO, run_python
 
 FRAMINGS = ["u8", "u16be", "u16le", "u32be", "u32le", "u64be", "u64le"]
-PATIENCE = 120
 
 
 def some_lines(count, longest, seed=1):
@@ -297,15 +296,9 @@ def test_a_file_that_cannot_be_read_is_named(wallaroo, listener):
 
 def test_a_standard_input_that_is_closed_is_reported_before_anybody_is_connected_to(wallaroo):
     program = "import os, sys; os.close(0); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-    command = [sys.executable, "-c", program, "-c", "from wallaroo.cli.wallaroo import main; main()"]
     with socket.create_server(("127.0.0.1", 0)) as server:
-        done = subprocess.run(
-            [*command, "send", address_of(server)], capture_output=True, text=True, check=False, timeout=PATIENCE
-        )
-    assert (done.returncode, done.stderr) == (
-        1,
-        "Error: standard input is closed: name a file with --file, or write `< file`\n",
-    )
+        done = run_python("-c", program, *WALLAROO[1:], "send", address_of(server), code=1)
+    assert done.stderr == "Error: standard input is closed: name a file with --file, or write `< file`\n"
 
 
 def test_interrupted(wallaroo, framed):

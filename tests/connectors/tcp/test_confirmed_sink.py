@@ -8,12 +8,12 @@ import uuid
 from contextlib import ExitStack
 
 import pytest
+from tests.processes import PATIENCE
 
 from wallaroo.connectors.base import SinkContext, StoppedError
 from wallaroo.connectors.output_block import OutputBlock
 from wallaroo.connectors.tcp.confirmed_sink import ConfirmedTcpSink
 
-PATIENCE = 60
 APPLICATION = "6f1c3f0d8a3b4b0f9d0a6a1f2f3e4d5c"
 LARGE = bytes(range(256)) * 80_000
 

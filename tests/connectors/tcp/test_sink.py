@@ -12,13 +12,13 @@ import time
 import zlib
 
 import pytest
+from tests.processes import PATIENCE
 from tools.free_port import free_port
 
 from wallaroo.connectors.base import StoppedError
 from wallaroo.connectors.output_block import OutputBlock
 from wallaroo.connectors.tcp.sink import TcpSink, _retries
 
-PATIENCE = 60
 LARGE = bytes(range(256)) * 80_000  # 20 MB: more than the buffers of a connection take.
 
 

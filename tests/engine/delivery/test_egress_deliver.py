@@ -10,6 +10,7 @@ from itertools import count
 
 import pytest
 from tests.engine.delivery.recording_progress import RecordingProgress
+from tests.processes import PATIENCE
 
 from wallaroo.connectors.base import StoppedError
 from wallaroo.connectors.tcp.confirmed_sink import ANSWER, HEADER, MAGIC
@@ -21,7 +22,6 @@ from wallaroo.engine.directory.home import Home
 from wallaroo.engine.transport.dead_letter_record import dump_records
 from wallaroo.engine.transport.shuffle_format import DEAD_LETTERS, PRINTED, UNLISTED_KEYS, Chunk
 
-PATIENCE = 60
 RECORD = {"pipeline": "p", "step": "s", "message": "m", "error": "E: e", "traceback": "E: e"}
 
 

@@ -9,6 +9,7 @@ from itertools import count, starmap
 import pytest
 from tests.engine.blocks import inputs_in
 from tests.engine.delivery.recording_progress import RecordingProgress
+from tests.processes import PATIENCE
 
 from wallaroo.connectors import registry
 from wallaroo.connectors.base import ReplayableKind
@@ -23,7 +24,6 @@ from wallaroo.errors import ErrorPolicyError
 from wallaroo.ingress.block_sequence import Range, SequencedBlock
 from wallaroo.topology.model import REPLAYS
 
-PATIENCE = 60
 RECORD = {"pipeline": "p", "step": "s", "message": "m", "error": "E: e", "traceback": "E: e", "source": "p"}
 
 

@@ -1,13 +1,12 @@
 """The ledger: what was delivered is known for ever, what was not is not."""
 
 import errno
-import subprocess
-import sys
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.processes import run_python
 
 from wallaroo.engine.delivery.ledger import Ledger, Part
 from wallaroo.files import write_atomically
@@ -162,8 +161,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM
 ledger.record("other", block)
 print(block)
 """
-    command = [sys.executable, "-c", limited, path]
-    failed_at = int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+    failed_at = int(run_python("-c", limited, path).stdout)
     ledger = reopened(path)
     assert ledger.has("sink", failed_at - 1)
     assert not ledger.has("sink", failed_at)

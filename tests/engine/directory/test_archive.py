@@ -1,10 +1,9 @@
 """Starting fresh: everything is archived, nothing is lost, and a crash in between does no harm."""
 
 import os
-import subprocess
-import sys
 
 import pytest
+from tests.processes import run_python
 
 from wallaroo.engine.directory import archive as module
 from wallaroo.engine.directory.archive import archive_contents, finish_archiving
@@ -113,8 +112,7 @@ def test_a_crash_in_between_leaves_the_rest_to_whoever_comes_next(tmp_path, move
     home.open()
     home.close()
     fill(tmp_path)
-    crashed = subprocess.run([sys.executable, "-c", CRASH, tmp_path, str(moves)], check=False)
-    assert crashed.returncode == 9
+    run_python("-c", CRASH, tmp_path, moves, code=9)
     # Not even the user asks for a fresh start again.
     home.open()
     home.close()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.processes import run_to_end
 
 from wallaroo.engine.directory.home import Home, default_home, remark_on
 from wallaroo.engine.directory.run_folder import users_folder
@@ -267,7 +268,7 @@ def test_it_is_reported_with_a_command_that_moves_it(place):
     earlier = place.earlier("word-count")
     remark = remark_on(earlier)
     assert remark.startswith(" (in the temporary folder, as in earlier versions, which the system may empty.")
-    subprocess.run(remark.split("`")[1], shell=True, check=True)
+    run_to_end("sh", "-c", remark.split("`")[1])
     moved = default_home("Word Count")
     assert moved == place.states / "word-count"
     assert remark_on(moved) == ""

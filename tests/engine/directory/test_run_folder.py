@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from tests.processes import run_python
 
 from wallaroo.engine.directory.quote_free_paths import is_safe_path
 from wallaroo.engine.directory.run_folder import found_users_folder, run_folder, temporary_folder, users_folder
@@ -134,8 +135,7 @@ except DirectoryError as error:
 
 def test_numbering_stops_if_new_files_belong_to_another_user(temporary):
     # In a process of its own, for it must not go on for ever.
-    command = [sys.executable, "-c", NOT_THIS_USERS, temporary]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    told = run_python("-c", NOT_THIS_USERS, temporary).stdout
     assert told == (
         f"The directory {temporary}/wallaroo-12345 cannot be used: the disk that it is on assigns what this "
         "user creates to another user. Set TMPDIR to a folder on another disk.\n"

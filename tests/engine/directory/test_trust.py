@@ -6,11 +6,10 @@ import os
 import pwd
 import re
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.processes import run_python, run_to_end
 
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.directory.trust import MARKER, _traces, claim, is_applications, refuse_untrusted
@@ -91,8 +90,7 @@ trust.claim(Path(sys.argv[1]))
 
 @pytest.mark.parametrize("where", ["trust, '_names'", "os, 'open'", "os, 'write'", "os, 'fsync'"])
 def test_a_start_that_was_killed_on_the_way_leaves_a_directory_that_can_be_used(tmp_path, where):
-    killed = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "home", where], check=False)
-    assert killed.returncode == 9
+    run_python("-c", KILLED, tmp_path / "home", where, code=9)
     assert (tmp_path / "home").is_dir()
     claim(tmp_path / "home")
     assert is_applications(tmp_path / "home")
@@ -248,7 +246,7 @@ def test_the_commands_in_a_refusal_move_an_application_out_of_a_refused_place(ou
     commands, then = re.fullmatch(
         r".*`(.*)`\. Then start it with --resilience-dir (\S+)\.", str(refused.value)
     ).groups()
-    subprocess.run(["sh", "-c", commands], check=True)
+    run_to_end("sh", "-c", commands)
     assert sorted(path.name for path in ours.iterdir()) == ["notes", "wallaroo", "wallaroo-2"]
     assert then == str(ours / "wallaroo-2")
     assert mode(Path(then)) == 0o700
@@ -269,5 +267,5 @@ def test_what_an_earlier_version_has_left_that_was_killed_early_can_be_marked_by
     with pytest.raises(DirectoryError, match=r"such as .*/wallaroo\.$"):
         claim(home)
     (home / "notes").unlink()
-    subprocess.run(["sh", "-c", re.search("`(.*)`", str(refused.value))[1]], check=True)
+    run_to_end("sh", "-c", re.search("`(.*)`", str(refused.value))[1])
     claim(home)

@@ -1,11 +1,10 @@
 """The folder that Spark takes as its home."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pyspark
 import pytest
+from tests.processes import run_python
 
 from wallaroo.engine.directory.quote_free_paths import is_safe_path
 from wallaroo.engine.spark.cache import spark_home, usable_cache
@@ -107,8 +106,7 @@ def test_what_somebody_has_planted_is_not_run_and_that_is_reported(home_in, noti
 def test_a_process_that_spark_starts_finds_pyspark_where_it_is_installed(home_in, tmp_path):
     home = home_in(tmp_path)
     path = home / "python" / "lib" / "pyspark.zip"  # What Spark puts in front of a worker's path.
-    command = [sys.executable, "-c", "import pyspark; print(pyspark.__file__)"]
-    found = subprocess.run(command, env={"PYTHONPATH": str(path)}, capture_output=True, text=True, check=True)
+    found = run_python("-c", "import pyspark; print(pyspark.__file__)", env={"PYTHONPATH": str(path)})
     assert found.stdout.strip() == pyspark.__file__
 
 

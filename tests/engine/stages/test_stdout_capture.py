@@ -2,8 +2,8 @@
 
 import io
 import logging
-import subprocess
-import sys
+
+from tests.processes import run_python
 
 from wallaroo.engine.stages.stdout_capture import CapturedStream
 
@@ -34,5 +34,4 @@ catch_streams()
 assert (sys.stdout, sys.stderr) == (out, err)
 print("still", "there", out.writable(), out.fileno(), flush=True)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "still there True 1\n"
+    assert run_python("-c", program).stdout == "still there True 1\n"

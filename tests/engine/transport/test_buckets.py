@@ -4,8 +4,6 @@ import dataclasses
 import enum
 import os
 import string
-import subprocess
-import sys
 from collections import Counter, namedtuple
 from decimal import Decimal
 from fractions import Fraction
@@ -13,6 +11,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.processes import run_python
 
 from wallaroo.engine.spark.java import java_home
 from wallaroo.engine.transport.buckets import spark_hash, spread_ids, stable_hash
@@ -111,9 +110,7 @@ print([stable_hash(key) for key in {KEYS}])
 @pytest.mark.parametrize("seed", ["0", "1", "4242"])
 def test_other_processes_compute_the_same_hashes(seed):
     expected = [stable_hash(key) for key in eval(KEYS)]
-    environment = {**os.environ, "PYTHONHASHSEED": seed}
-    command = [sys.executable, "-c", ELSEWHERE]
-    answer = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
+    answer = run_python("-c", ELSEWHERE, env={**os.environ, "PYTHONHASHSEED": seed})
     assert eval(answer.stdout) == expected
 
 

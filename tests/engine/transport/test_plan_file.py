@@ -3,12 +3,12 @@
 import importlib
 import os
 import stat
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from tests.processes import run_python
 
 from wallaroo.engine.transport import plan_file
 from wallaroo.engine.transport.plan_file import PlanRef
@@ -23,10 +23,7 @@ SOURCES = str(Path(__import__("wallaroo").__file__).parent.parent)
 def run(program, *arguments, folder, path=()):
     """Run a program in a process that can import Wallaroo, and `path`, and nothing else of ours."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, path), SOURCES])}
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    answer = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert answer.returncode == 0, answer.stderr
-    return answer.stdout
+    return run_python("-c", program, *arguments, cwd=folder, env=environment).stdout
 
 
 @pytest.fixture
