@@ -171,8 +171,8 @@ def run(application_setup: Callable[[list[str]], Application], args: Sequence[st
 
     Args:
         application_setup: The function that gets the arguments and returns the built application. Every process of the
-            run imports it, so it stands at the top level of a file.
-        args: The command line; that of the running script where it is left out.
+            run imports it, so it has to be at the top level of a file.
+        args: The command line; by default that of the running script.
 
     Raises:
         SystemExit: The application could not be run, or was asked for `--help` or `--version`.

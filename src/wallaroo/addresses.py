@@ -67,7 +67,7 @@ def split_address(text: str, default_port: int | None = None) -> tuple[str, str]
 
 
 def not_an_address(text: str, reason: str) -> WallarooParameterError:
-    """Return the error for a text that is no address."""
+    """Return the error for a text that is not an address."""
     return WallarooParameterError(f"{text!r} is not an address: {reason}")
 
 
@@ -98,7 +98,7 @@ def unknown_host(host: str) -> str | None:
     try:
         socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except UnicodeError:
-        return "no machine can have it"
+        return "it is not a valid name"
     except socket.gaierror as error:
         # A name server that does not answer now may answer later, when a connection is made.
         return None if error.errno == socket.EAI_AGAIN else str(error.strerror).lower()

@@ -63,7 +63,7 @@ def start(
         stderr=stderr,
         env=env,
         pass_fds=[] if lock is None else [lock],
-        # Ctrl-C and Ctrl-Z at a terminal are meant for this process, which then tells the command what to do.
+        # Ctrl-C and Ctrl-Z at a terminal are meant for this process, which then decides what the command does.
         start_new_session=True,
     )
 

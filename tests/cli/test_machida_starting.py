@@ -179,7 +179,7 @@ def test_a_port_that_is_in_use(machida):
     [
         (
             "no..where:7002",
-            ("the name 'no..where' is not known (no machine can have it). Give the receiver's name or address."),
+            ("the name 'no..where' is not known (it is not a valid name). Give the receiver's name or address."),
         ),
         ("127.0.0.1:0", "a receiver has a port of its own. Give the one that it listens on."),
     ],

@@ -140,7 +140,7 @@ def test_frames_inside_blocks(once, framed):
     out, report = stopped(process)
     assert out == b"one\ntwo\nthree\nfour\n"
     assert report.splitlines()[0] == (
-        "a block ends in the middle of a frame; does --framing fit what the encoder puts out?"
+        "a block ends in the middle of a frame; does --framing match what the encoder returns?"
     )
     assert "received 4 messages" in report
 

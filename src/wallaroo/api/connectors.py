@@ -43,7 +43,7 @@ def source_connector(name: str, encoder: Any, decoder: Any, port: str | int | No
         encoder: Turns a message into bytes, in the script.
         decoder: Turns the bytes into a message, in the application.
         port: The port to listen on, on the loopback interface. Without it, the first connector has 7100, the second
-            7101, and so on, without those that other connectors have.
+            7101, and so on, skipping ports that other connectors have.
 
     Returns:
         The config.

@@ -242,7 +242,7 @@ class DefaultKafkaSinkCLIParser(KafkaSinkConfig):
 
 
 def _found(prefix: str) -> tuple[str, list[tuple[str, str]], str] | None:
-    """Return the options of the running `application_setup`; None where none is running, and they are not there."""
+    """Return the options of the running `application_setup`; None if none is running and they are missing."""
     try:
         return _Options(current_arguments(), prefix).topic()
     except WallarooParameterError:

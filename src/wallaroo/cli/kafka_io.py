@@ -191,14 +191,14 @@ class TopicReader:
             yield value + b"\n"
 
     def _on_error(self, error: Any) -> None:
-        """Tell once that something is in the way; the client keeps trying."""
+        """Report an obstacle once; the client keeps trying."""
         if error.str() not in self._told:
             self._told.add(error.str())
             screen.say(f"{error.str()} (trying again)")
 
 
 def report(tally: ReceiveTally, partitions: int) -> None:
-    """Tell what was received."""
+    """Report what was received."""
     seconds = tally.last - tally.first
     screen.say(
         f"received {plural(tally.messages, 'message')} ({plural(tally.bytes, 'byte')}) from "

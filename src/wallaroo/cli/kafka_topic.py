@@ -88,7 +88,7 @@ class Settings(NamedTuple):
 
     def client(self, topic: Topic, own: dict[str, Any]) -> dict[str, Any]:
         """Return the settings for a client that has some of its own."""
-        # What goes wrong is told by the commands, in fewer words.
+        # The commands report what goes wrong, in fewer words.
         return {"client.id": "wallaroo", "log_level": 0, **own, **self.given, "bootstrap.servers": topic.servers}
 
 

@@ -119,7 +119,7 @@ class BlockOutput:
             size += len(data)
             self._output(data)
         if reading.missing():
-            self._warn("a block ends in the middle of a frame; does --framing fit what the encoder puts out?")
+            self._warn("a block ends in the middle of a frame; does --framing match what the encoder returns?")
         return size, messages + reading.end()
 
     def _cut(self) -> None:

@@ -54,7 +54,7 @@ def check_receiver(pipeline: str, config: AddressConfig) -> None:
     """Refuse an address that no receiver can have.
 
     Raises:
-        AddressError: Nobody can listen there.
+        AddressError: It is not possible to listen there.
     """
     host, port = config.address
     problem = f"Pipeline {pipeline!r} cannot send to {host}:{port}: "

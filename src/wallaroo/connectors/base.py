@@ -182,9 +182,10 @@ class SourceKind(ABC):
     has_lanes: ClassVar[bool] = False
     """Whether its sources have lanes. Users know these as partitions: dead letters name them beside the position."""
     remembers_senders: ClassVar[bool] = False
-    """Whether its log notes what it has of each sender: then nothing is committed before the log is on the disk.
+    """Whether its log records what it has received from each sender: nothing is committed before that is on the disk.
 
-    Otherwise a power failure could lose a note whose messages are in the states, and the sender's repeats would count.
+    Otherwise a power failure could lose a record whose messages are in the states, and the sender's repeats of them
+    would be processed again.
     """
 
     @abstractmethod

@@ -14,7 +14,7 @@ class Kind(StrEnum):
     """The kind of a failure, which decides how to continue."""
 
     APPLICATION = "application"
-    """The program has to be changed: to start the same again would end in the same way."""
+    """The program has to be changed: started again unchanged, it would fail in the same way."""
     FINAL = "final"
     """It would happen again: reported by our own code, or raised where no error is expected."""
     DISK_FULL = "disk full"

@@ -170,7 +170,7 @@ class Plan:
         )
 
     def is_first(self, route: StepRoute) -> bool:
-        """Tell whether messages come to a state step straight from the first stage, through no other state."""
+        """Return whether messages reach a state step directly from the first stage, through no other state."""
         pipeline = route.pipeline
         return not any(isinstance(pipeline.steps[each], StateComputation) for each in pipeline.before(route.index))
 

@@ -100,7 +100,7 @@ async def _wait_for_workers(config: IngressConfig, server: IngressServer, opened
 
 
 def main() -> int:
-    """Serve until the parent requests a stop or dies; return the exit status, which tells the kind of error."""
+    """Serve until the parent requests a stop or dies; return the exit status, which depends on the kind of error."""
     # End of file on standard input is not noticed while a decoder hangs.
     end_with_parent()
     # Ctrl-C is meant for the parent, which then stops this process.

@@ -78,7 +78,7 @@ class IngressServer:
         return sequencer
 
     def _count_sequenced(self, sequence: SequenceWriter) -> None:
-        """Tell the sources without a log how much of theirs is in the sequence and may not be processed yet."""
+        """Restore in sources without a log how much of theirs is in the sequence and may not be processed yet."""
         named = ((number, self.sources.get(name)) for number, name in enumerate(sequence.names))
         sources = {number: source for number, source in named if isinstance(source, ReplayableSource)}
         if not sources:

@@ -1,8 +1,8 @@
 """Pipelines that are chained, continued several times and merged: a graph of declarations.
 
 A declaration knows those that it follows, and a pipeline only its ends, so pipelines derived from one another share
-declarations, and a pipeline costs no more than what was declared for it. What can be read off the ways from a source to
-an end, such as the order of branches, is found without going all of them: their number doubles with each fork.
+declarations, and a pipeline costs no more than what was declared for it. What depends on the ways from a source to
+an end, such as the order of branches, is found without following all of them: their number doubles with each fork.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Ends = tuple[Declaration, ...]
 def merged(*pipelines: Ends) -> Ends:
     """Return the ends of several pipelines as those of one.
 
-    An end that is there twice is a mistake, which `graphs_of` finds. To have it more often would tell nothing new.
+    An end that is there twice is a mistake, which `graphs_of` finds. Further copies would add nothing.
     """
     count = Counter[Declaration]()
     ends = []
@@ -146,7 +146,7 @@ class _Walk:
         return [each for each in declarations if self._within is None or each in self._within]
 
     def _go_to(self, end: Declaration) -> list[Declaration]:
-        """Go the first way to a declaration, and return what is new on it."""
+        """Follow the first way to a declaration, and return what is new on it."""
         way = [end]
         while way[-1] not in self.after and (before := self._inside(way[-1].before)):
             way.append(before[0])

@@ -85,7 +85,7 @@ def sink_name_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
 
 
 def shared_sink_mistakes(pipelines: Sequence[Pipeline]) -> Iterator[str]:
-    """Check that no two sinks of the application stand in each other's way."""
+    """Check that no two sinks of the application exclude each other."""
     sinks = {id(sink): (pipeline.name, sink) for pipeline in pipelines for sink in pipeline.sinks if is_sink(sink)}
     for (one, sink), (other, same) in combinations(sinks.values(), 2):
         kind = sink_kind(sink)

@@ -27,10 +27,10 @@ _MAX_UNSENT_BYTES = 1 << 18
 _POLL_SECONDS = 0.5
 _STOPPING_TIMEOUT_SECONDS = 5.0
 _SILENT_SECONDS = 60.0
-"""After how long a receiver that takes nothing is reported: it may be busy, or its machine may be gone.
+"""After how long a receiver that reads nothing is reported: it may be busy, or its machine may be down.
 
 Linux could end such a connection (TCP_USER_TIMEOUT), but then also one whose receiver is alive and only does not read.
-So it is left to the kernel, which gives a vanished machine up after about a quarter of an hour.
+So it is left to the kernel, which gives up on a machine that is down after about a quarter of an hour.
 """
 
 

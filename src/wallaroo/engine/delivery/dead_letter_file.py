@@ -111,7 +111,7 @@ def _append(path: Path, lines: bytes) -> None:
 
 @contextmanager
 def _opened_alone(path: Path) -> Iterator[int]:
-    """Open the file to append to it, while nobody deletes letters from it."""
+    """Open the file to append to it, while no other process deletes letters from it."""
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
@@ -125,7 +125,7 @@ def _opened_alone(path: Path) -> Iterator[int]:
 
 
 def _is_at(path: Path, file: int) -> bool:
-    """Tell whether an open file is the one at `path`: another may have taken its place."""
+    """Return whether an open file is the one at `path`: it may have been replaced."""
     try:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:

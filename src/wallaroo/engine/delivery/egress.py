@@ -190,7 +190,7 @@ class Egress:
 
     def _commit(self, epoch: Epoch) -> None:
         if self._has_memory_of_senders:
-            # If a power failure lost a message that is committed, nobody would know that its sender repeats it.
+            # If a power failure lost a message that is committed, a repeat from its sender would not be recognised.
             self._make_durable(epoch.block - 1)
         with self._committing:
             if epoch.attempt != self._hand_ins.attempt:
@@ -258,7 +258,7 @@ class Egress:
                 self._on_disk = self._progress.force()
 
     def _tell(self, chunk: Chunk) -> None:
-        """Tell what a chunk has for the user's screen."""
+        """Print what a chunk has for the user's screen."""
         if chunk.route == PRINTED:
             self._notice(Printed(bytes(chunk.body).decode(errors="replace").rstrip("\n")))
         elif chunk.route == UNLISTED_KEYS:

@@ -35,7 +35,7 @@ class OutputBudget:
         self._next = 0
 
     def begin(self, block: int) -> None:
-        """Start over with a block; those who still wait are forgotten."""
+        """Start over with a block; requests that still wait are dropped."""
         self._stages.clear()
         self._next = block
 

@@ -18,7 +18,7 @@ class Delivery(NamedTuple):
 
 
 class UndeliveredBlocks:
-    """Knows how far each sink is; each takes blocks in order, and delivers them in order.
+    """Tracks how far each sink is; each takes blocks in order, and delivers them in order.
 
     A sink reports from any thread. What it has reported counts when `settle` is called. Thread-safe.
 
@@ -43,7 +43,7 @@ class UndeliveredBlocks:
         self._last: dict[str, int] = {}
         self._of_sink: defaultdict[str, deque[Delivery]] = defaultdict(deque)
         self._error: BaseException | None = None
-        """Why the first sink that has stopped has done so."""
+        """The error of the first sink that has stopped."""
         self._reports: deque[tuple[str, BaseException | Callable[[], None] | None]] = deque()
         """What sinks have reported and is not settled yet.
 

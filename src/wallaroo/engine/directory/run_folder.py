@@ -53,14 +53,14 @@ def found_users_folder(temporary: str) -> Path:
 
 def short_users_folder() -> Path:
     """Return this user's own folder with a path short enough for sockets; create it if necessary."""
-    with _told_why_there():
+    with _explaining_the_place():
         return users_folder(temporary_folder())
 
 
 @contextmanager
 def run_folder() -> Iterator[Path]:
     """Create a folder for the duration of a `with` block, and remove those of killed runs."""
-    with _told_why_there():
+    with _explaining_the_place():
         runs = _private(users_folder(temporary_folder()) / _RUNS)
     with _locked(runs):
         for left in runs.iterdir():
@@ -96,7 +96,7 @@ def _unfit(temporary: str) -> str | None:
 
 
 @contextmanager
-def _told_why_there() -> Iterator[None]:
+def _explaining_the_place() -> Iterator[None]:
     """If a folder cannot be created, also explain why the configured temporary folder is not used."""
     try:
         yield

@@ -171,7 +171,7 @@ class Worker:
 class Stage:
     """The states of one level in one partition, for as long as a task runs.
 
-    The live objects end with it. If a task has failed, nobody knows which of them have been changed since the commit.
+    The live objects end with it. If a task has failed, it is unknown which of them have changed since the commit.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - identity and dependencies of a stage
