@@ -29,7 +29,7 @@ def test_what_is_written_is_parsed(address):
         ("host:65536", "the port must be a number from 0 to 65535"),
     ],
 )
-def test_what_is_wrong_with_an_address_is_said(text, why):
+def test_an_invalid_address_is_explained(text, why):
     with pytest.raises(wallaroo.WallarooParameterError, match=f"'{re.escape(text)}' is not an address: {why}"):
         parse_address(text)
 

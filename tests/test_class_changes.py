@@ -80,7 +80,7 @@ def test_a_class_with_another_name(module, many):
     assert [(type(each), each.number) for each in saved.loaded().values()] == [(new, key) for key in range(many)]
 
 
-def test_a_module_that_is_gone(module, monkeypatch):
+def test_a_module_that_no_longer_exists(module, monkeypatch):
     saved = Saved({"a": [state(define(module, "Totals"), number=1)]})
     monkeypatch.delitem(sys.modules, module.__name__)
     with pytest.raises(SavedStateError, match=r"class changing_program\.Totals, .*No module named 'changing_program'"):
@@ -252,7 +252,7 @@ def test_an_upgrade_that_fails_is_reported(module, error):
     assert "__setstate__, or a function with @wallaroo.state_upgrade above it), or start fresh with --reset" in text
 
 
-def test_where_memory_runs_out_the_program_is_not_to_blame():
+def test_running_out_of_memory_is_not_reported_as_a_fault_of_the_program():
     def deserialize(data):
         raise MemoryError
 
@@ -270,13 +270,13 @@ def test_where_memory_runs_out_the_program_is_not_to_blame():
         ("word_count.Totals", "WordTotals", "takes the class that it is now; got 'WordTotals' (a str)"),
     ],
 )
-def test_renamings_that_make_no_sense(old, new, said):
+def test_invalid_renamings(old, new, said):
     with pytest.raises(wallaroo.WallarooParameterError) as refused:
         wallaroo.renamed(old, new)
     assert said in str(refused.value)
 
 
-def test_upgrades_that_make_no_sense():
+def test_invalid_upgrades():
     with pytest.raises(wallaroo.WallarooParameterError, match="takes the class of the states; got the function len"):
         wallaroo.state_upgrade(len)
     with pytest.raises(wallaroo.WallarooParameterError, match=r"of one argument, the state, below it; got two\(a, b\)"):

@@ -32,7 +32,7 @@ def test_space_is_reserved_without_changing_the_file(tmp_path):
     assert (tmp_path / "file").read_bytes() == b"line\n"
 
 
-def test_where_there_is_no_room_that_is_said(tmp_path):
+def test_a_lack_of_space_is_reported(tmp_path):
     with (tmp_path / "file").open("wb") as file, pytest.raises(OSError, match="File too large"):
         reserve(file.fileno(), 1 << 62)
 

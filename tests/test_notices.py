@@ -66,7 +66,7 @@ def test_a_condition_that_changes_is_reported_again_and_ends_once():
     assert told == ["the disk is full", "a worker died", "the disk is full", "is over", "the disk is full"]
 
 
-def test_what_comes_and_goes_is_reported_once():
+def test_a_condition_that_comes_and_goes_is_reported_once():
     async def run():
         told = []
         spell = Condition(told.append, quiet=0.05)

@@ -26,14 +26,14 @@ def place(tmp_path):
     return file
 
 
-def test_what_is_ones_own_up_to_the_root_is_trusted(place):
+def test_a_users_own_path_up_to_the_root_is_trusted(place):
     assert untrusted_reason(place) is None
     assert untrusted_reason(place.parent) is None
 
 
 @pytest.mark.parametrize("mode", [0o757, 0o777])
 @pytest.mark.parametrize("above", [0, 1, 2])
-def test_whoever_can_write_to_a_folder_on_the_way_can_replace_what_is_in_it(place, above, mode):
+def test_a_path_through_a_folder_that_others_can_write_to_is_not_trusted(place, above, mode):
     opened = [place, *place.parents][above]
     opened.chmod(mode)
     assert untrusted_reason(place) == f"others can write to {opened}"
@@ -48,7 +48,7 @@ def test_in_a_shared_folder_only_what_belongs_to_others_is_suspicious(place, giv
     assert "belongs to another user" in untrusted_reason(place, user)
 
 
-def test_a_way_over_links_is_looked_at_as_well(place, tmp_path):
+def test_links_on_a_path_are_checked_as_well(place, tmp_path):
     (tmp_path / "safe").symlink_to("outer/../outer/inner")
     (tmp_path / "absolute").symlink_to(tmp_path / "safe")
     link = tmp_path / "absolute" / "file"
@@ -76,7 +76,7 @@ def test_links_in_a_circle_have_an_end(tmp_path):
     assert untrusted_reason(tmp_path / "one") == f"{tmp_path / 'one'} leads in a circle"
 
 
-def test_what_is_not_there_is_an_error(tmp_path):
+def test_a_path_that_does_not_exist_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         untrusted_reason(tmp_path / "nothing")
 
@@ -162,7 +162,7 @@ def test_where_a_sandbox_shows_all_others_as_one_the_system_is_trusted_on_the_wa
     assert owned_by_another(place.stat(), sandbox_user)
 
 
-def test_in_a_sandbox_what_is_in_a_shared_folder_could_be_anybodys(place, sandbox_user):
+def test_in_a_sandbox_files_in_a_shared_folder_are_not_trusted(place, sandbox_user):
     place.parents[1].chmod(0o1777)
     assert "belongs to another user" in untrusted_reason(place, sandbox_user)
 

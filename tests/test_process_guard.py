@@ -73,7 +73,7 @@ def wait_until_none(environment):
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_everything_ends_with_whoever_asked_for_it_and_a_lock_is_held_until_then(how, marked, tmp_path):
+def test_everything_ends_with_the_requesting_process_and_a_lock_is_held_until_then(how, marked, tmp_path):
     lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
     asks = subprocess.Popen(
@@ -123,7 +123,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def test_what_may_not_be_killed_keeps_neither_the_others_nor_the_lock(marked, tmp_path):
+def test_a_process_that_may_not_be_killed_keeps_neither_the_others_nor_the_lock(marked, tmp_path):
     lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
     sleeps = "import os, time; os.write(1, b'up\\n'); time.sleep(600)"
@@ -176,7 +176,7 @@ def test_a_guard_that_was_stopped_ends_what_it_has_to(marked, monkeypatch):
     asked.stdout.close()
 
 
-def test_a_command_goes_with_a_guard_that_is_killed(marked):
+def test_a_command_ends_with_a_guard_that_is_killed(marked):
     asked = run_by_guard(sys.executable, "-c", "import time; print(flush=True); time.sleep(600)", env=marked, stdout=-1)
     asked.stdout.readline()
     asked.kill()
@@ -185,13 +185,13 @@ def test_a_command_goes_with_a_guard_that_is_killed(marked):
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -9 $$", -9), ("kill -6 $$", -6), ("exit 0", 0)])
-def test_it_ends_the_way_the_command_did(script, code):
+def test_it_ends_with_the_status_of_the_command(script, code):
     asked = run_by_guard("sh", "-c", script)
     assert asked.wait(PATIENCE) == code
     asked.stdin.close()
 
 
-def test_what_is_written_is_for_the_command():
+def test_written_data_is_passed_to_the_command():
     asked = run_by_guard("sh", "-c", "read a; read b; echo $b $a", stdout=subprocess.PIPE)
     asked.stdin.write(b"one\ntwo\n")
     asked.stdin.flush()
@@ -205,7 +205,7 @@ def test_a_command_that_is_not_there_is_reported():
     assert asked.communicate()[1] == b"/nowhere/at/all: No such file or directory\n"
 
 
-def test_a_signal_for_a_whole_group_is_left_to_whoever_asked(marked):
+def test_a_signal_for_a_whole_group_is_left_to_the_requesting_process(marked):
     echo = "print('up', flush=True); print(input())"
     asked = run_by_guard(sys.executable, "-c", echo, env=marked, stdout=subprocess.PIPE)
     assert asked.stdout.readline() == b"up\n"

@@ -20,7 +20,7 @@ def test_nothing_is_added_twice(monkeypatch):
     assert set(sys.path) == before
 
 
-def test_the_order_in_which_modules_are_looked_for_comes_along(monkeypatch):
+def test_the_order_of_the_module_path_is_kept(monkeypatch):
     monkeypatch.setattr(sys, "path", ["/script", "/standard", "/application", "/installed", "/last"])
     way = import_settings()
     monkeypatch.setattr(sys, "path", ["/spark", "/standard", "/installed"])

@@ -162,7 +162,7 @@ NO_LIST = "keys(), values() and items() do not return lists in Python 3: to chan
         ("d = {1: 2, 3: 4}\nfor key, value in d.items(): d[value] = key", NO_LIST),
     ],
 )
-def test_what_python_2_did_not_mind_is_recognised(program, expected):
+def test_errors_that_python_2_did_not_raise_are_recognised(program, expected):
     assert python2_hints.hint(raised(program)) == f"This looks like Python 2: {expected}."
 
 

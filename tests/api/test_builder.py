@@ -118,7 +118,7 @@ def test_an_application_has_its_pipelines_and_its_declarations():
 
 
 @pytest.mark.parametrize("keys", [{}, {"partition_keys": None}, {"partition_keys": []}])
-def test_without_listed_keys_any_key_may_come(keys):
+def test_any_key_is_accepted_if_none_are_listed(keys):
     application = started().to_state_partition(count, Totals, "totals", first_letter, **keys).build()
     assert application.pipelines[0].steps[0].state.keys is None
 
@@ -136,7 +136,7 @@ def test_without_listed_keys_any_key_may_come(keys):
         lambda: map(int, "012"),
     ],
 )
-def test_keys_may_come_in_anything_that_gives_them(method, keys):
+def test_keys_may_be_any_iterable(method, keys):
     builder = getattr(started(), method)(count, Totals, "totals", first_letter, keys())
     # Building again is no second look at a generator, which would be empty.
     for _ in range(2):
@@ -243,7 +243,7 @@ def test_no_method_raises_and_every_mistake_is_listed():
     ]
 
 
-def test_arguments_left_out_are_spelled_out():
+def test_omitted_arguments_are_named():
     builder = started().to_stateful(count).to_state_partition(count, Totals).to().to_sink()
     builder.new_pipeline("only a name").to_state_partition_u64(computation=count, partition_function=first_letter)
     assert mistakes_of(builder) == [

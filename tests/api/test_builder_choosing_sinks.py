@@ -93,7 +93,7 @@ def test_choose_is_called_once_for_each_output_before_it_is_encoded(build):
     assert outputs == {"p[a]": [b"<x>", b"<y>"], "p[b]": [b"<x>", b"<y>"], "p[c]": []}
 
 
-def test_choose_is_given_what_a_step_or_a_state_puts_out():
+def test_choose_is_given_the_output_of_a_step_or_a_state():
     words = wallaroo.source("p", source_config()).to(split)
     choose = lambda word: "a" if len(word) < 3 else "b"  # noqa: E731
     memory = testing.InMemory(wallaroo.build_application("app", words.to(count).to_sinks(three(), choose=choose)))
@@ -140,7 +140,7 @@ def test_a_name_of_digits_does_not_hide_another_sink():
         ({"a": 1}, "expected the name of a sink, a list, tuple or set of names, or None for no sink, got a dict"),
     ],
 )
-def test_what_is_no_name_of_a_sink_is_an_error_and_the_output_goes_nowhere(chosen, error):
+def test_an_unknown_sink_name_is_an_error_and_the_output_is_not_sent(chosen, error):
     application = with_builder(three(), lambda output: chosen if output == "bad" else "a")
     memory = testing.InMemory(application, keep_errors=True).send(["x", "bad", "y"])
     assert memory.outputs("p[a]") == ["x", "y"]

@@ -62,7 +62,7 @@ def test_lines_have_no_header():
         ({"framing": "lines", "length_fmt": ">I"}, 'with framing="lines" messages have no header'),
     ],
 )
-def test_framings_that_make_no_sense_are_refused(arguments, expected):
+def test_invalid_framings_are_refused(arguments, expected):
     config = wallaroo.TCPSourceConfig("127.0.0.1", 7010, wallaroo.decoder(**arguments)(bytes.decode))
     with pytest.raises(wallaroo.WallarooParameterError) as refused:
         wallaroo.ApplicationBuilder("Lines").new_pipeline("lines", config).build()

@@ -38,7 +38,7 @@ def test_ports_are_counted_from_7100_and_7200_and_stay_when_the_application_is_b
     assert wallaroo.source_connector("four", encode, decode, port="7777").address == ("127.0.0.1", 7777)
 
 
-def test_ports_that_other_connectors_have_are_left_out():
+def test_ports_of_other_connectors_are_skipped():
     wallaroo.source_connector("one", encode, decode, port="7101")
     wallaroo.sink_connector("two", encode, decode, port=7102)
     ports = [wallaroo.source_connector(name, encode, decode).address[1] for name in ("three", "four", "three")]

@@ -131,6 +131,6 @@ def _first(data):
 
 
 @pytest.mark.parametrize("name", ["Computation__no_such_function", "Computation__", "ApplicationBilder"])
-def test_other_names_are_unknown_as_before(name):
+def test_other_names_are_unknown(name):
     with pytest.raises(AttributeError, match=f"^module 'wallaroo' has no attribute '{name}'$"):
         getattr(wallaroo, name)

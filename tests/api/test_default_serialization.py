@@ -14,12 +14,12 @@ class WordCount:
     count: int
 
 
-def test_objects_come_back_equal():
+def test_objects_are_restored_equal():
     assert wallaroo.deserialize(wallaroo.serialize(WordCount("hello", 2))) == WordCount("hello", 2)
 
 
 @given(st.recursive(st.none() | st.integers() | st.text() | st.binary(), st.lists))
-def test_plain_data_comes_back_equal(data):
+def test_plain_data_is_restored_equal(data):
     serialized = wallaroo.serialize(data)
     assert isinstance(serialized, bytes)
     assert wallaroo.deserialize(serialized) == data

@@ -20,7 +20,7 @@ def test_units_build_on_one_another(number):
     assert wallaroo.hours(number) == wallaroo.minutes(60 * number)
 
 
-def test_parts_of_a_unit_come_out_whole():
+def test_fractions_of_a_unit_are_rounded():
     assert wallaroo.seconds(0.1) == wallaroo.milliseconds(100)
     assert wallaroo.hours(0.5) == wallaroo.minutes(30)
     assert all(type(getattr(wallaroo, unit)(1.5)) is int for unit in UNITS)

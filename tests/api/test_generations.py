@@ -212,7 +212,7 @@ def test_keys_that_are_not_listed_make_states():
     assert set(memory.states("votes")) == {"a", "z"}
 
 
-def test_keys_that_are_not_listed_are_errors_where_somebody_asks_for_it():
+def test_keys_that_are_not_listed_are_errors_on_request():
     memory = testing.InMemory(votes(vote, by_letter, ["a"]), keep_errors=True, strict_keys=True).send(["aza"])
     assert memory.outputs() == [("a", 1), ("a", 2)]
     (error,) = memory.errors
@@ -372,7 +372,7 @@ class PowersOfTwo:
 
 
 @pytest.mark.parametrize("arguments", [(PowersOfTwo(),), ("powers", PowersOfTwo)])
-def test_a_program_that_makes_its_messages_itself(arguments):
+def test_a_program_that_generates_its_messages(arguments):
     config = wallaroo.GenSourceConfig(*arguments)
     pipeline = wallaroo.source("powers", config).to_sink(out_config())
     builder = wallaroo.ApplicationBuilder("generated").new_pipeline("powers", config).to_sink(out_config())
@@ -406,6 +406,6 @@ def test_an_extractor_as_a_partition_and_a_partition_as_an_extractor():
     assert testing.run(chained(letters_of, [by_letter], count), ["ab", "a"]) == [("a", 1), ("b", 1), ("a", 2)]
 
 
-def test_the_older_method_is_taken_where_the_older_word_is_used():
+def test_the_older_method_is_called_by_the_older_api():
     memory = testing.InMemory(votes(vote, LetterOfPair)).send(["ab"])
     assert set(memory.states("votes")) == {"p"}

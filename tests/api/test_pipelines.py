@@ -169,7 +169,7 @@ def test_a_message_is_computed_once_for_all_sinks():
     assert testing.run_all(application, ["a", "b"]) == {"words[0]": [1, 2], "words[1]": [1, 2]}
 
 
-def test_no_method_changes_the_pipeline_and_a_clone_is_another():
+def test_no_method_changes_the_pipeline_and_a_clone_is_independent():
     pipeline = source()
     clone = pipeline.clone()
     assert clone is not pipeline

@@ -163,7 +163,7 @@ def test_branches_may_end_in_the_same_sink(calls):
     assert testing.run(application, ["1", "2"]) == ["1a", "1b", "2a", "2b"]
 
 
-def test_an_error_in_a_branch_leaves_the_others_alone(calls):
+def test_an_error_in_a_branch_does_not_affect_the_others(calls):
     @wallaroo.computation("fail")
     def fail(data):
         raise ValueError(data)

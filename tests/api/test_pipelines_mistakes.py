@@ -240,7 +240,7 @@ def test_all_mistakes_are_reported_at_once_and_shared_ones_once():
     ]
 
 
-def test_a_source_without_a_name_is_called_so():
+def test_a_source_without_a_name_is_reported_as_such():
     slip, missing = mistakes_of(wallaroo.source(source_config=config()).merge(5))
     assert slip.startswith("pipeline without a name, merge: the other pipeline must be one")
     assert missing.startswith('pipeline 1: name is missing: write source("source name", TCPSourceConfig(...))')

@@ -33,7 +33,7 @@ def test_windows_are_refused_with_a_clear_message(call):
     assert '@wallaroo.state_computation("step name", StateClass)' in str(refused.value)
 
 
-def test_aggregations_work_by_themselves():
+def test_aggregations_can_be_tested_on_their_own():
     total = Sum()
     accumulator = total.initial_accumulator()
     total.update(5, accumulator)

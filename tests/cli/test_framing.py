@@ -10,7 +10,7 @@ messages = st.lists(st.binary(max_size=255))
 
 
 @given(framings, messages, st.lists(st.integers(0, 600)), st.booleans())
-def test_however_a_stream_is_cut_its_frames_come_out(framing, messages, cuts, keep_headers):
+def test_frames_are_found_however_the_stream_is_split(framing, messages, cuts, keep_headers):
     frames = framing.wrap(messages)
     stream = b"".join(frames)
     splitter = FrameSplitter(framing, keep_headers=keep_headers)

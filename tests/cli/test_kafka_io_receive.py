@@ -29,7 +29,7 @@ def reading(wallaroo, kafka):
     return start
 
 
-def test_what_is_in_a_topic_comes_out_one_message_on_each_line(reading, kafka):
+def test_the_messages_of_a_topic_are_printed_one_per_line(reading, kafka):
     topic = kafka.create_topic()
     values = [b"%d" % number for number in range(30_000)]
     kafka.produce(topic, values)

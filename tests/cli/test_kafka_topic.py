@@ -22,7 +22,7 @@ def test_topics(text, topic):
 
 
 @pytest.mark.parametrize("text", ["kafka://", "kafka:///words", "kafka://h:9092", "kafka://h:9092/", "kafka://h:x/t"])
-def test_what_is_no_topic(text):
+def test_an_invalid_topic(text):
     with pytest.raises(WallarooError):
         parse_topic(text)
 

@@ -122,7 +122,7 @@ def test_the_error_for_what_is_no_application_says_what_to_return(result):
     )
 
 
-def test_machida_says_it_in_one_line(tmp_path):
+def test_machida_reports_it_in_one_line(tmp_path):
     (tmp_path / "greet.py").write_text("print 'hello'\n")
     finished = run_to_end(*MACHIDA, "--application-module", "greet", cwd=tmp_path, env=environment(), code=3)
     said = "line 1 is Python 2: `print 'hello'` is written `print('hello')` in Python 3."

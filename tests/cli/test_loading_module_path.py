@@ -173,7 +173,7 @@ def test_a_folder_that_only_has_the_name_of_the_application_is_not_taken_for_it(
     assert not Path(numpy).is_relative_to(here)
 
 
-def test_who_names_the_current_folder_in_the_path_gets_it(here):
+def test_a_current_folder_named_in_the_path_is_kept(here):
     (here / "shop.py").write_text("import goods\nhelper = goods.helper\n")
     (here / "goods.py").write_text("helper = 'found'\n")
     for name in ("colorsys", "numpy"):

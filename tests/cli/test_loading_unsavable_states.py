@@ -45,7 +45,7 @@ def test_each_state_is_reported_once():
     ]
 
 
-def test_own_functions_save_what_they_like_of_what_can_be_made():
+def test_own_functions_decide_what_is_saved():
     own = application(locked=Locked, broken=Broken)
     assert list(unsavable_states(own, own_serialize=True)) == [
         "the state 'broken' cannot be made: OSError: no such file"

@@ -115,7 +115,7 @@ def test_a_file_that_cannot_be_written_is_reported_at_the_start_and_later_once(c
     )
 
 
-def test_the_file_has_what_a_screen_that_is_gone_does_not_take(tmp_path, monkeypatch):
+def test_the_file_has_what_a_closed_screen_does_not_get(tmp_path, monkeypatch):
     log = Log(file=tmp_path / "log")
     reading, writing = os.pipe()
     os.close(reading)

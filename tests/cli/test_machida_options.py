@@ -47,7 +47,7 @@ def test_sizes_as_people_write_them(run):
         ("--max-connections", "0", "0 is not in the range x>=1."),
     ],
 )
-def test_what_makes_no_sense_is_reported(run, option, text, words):
+def test_invalid_values_are_reported(run, option, text, words):
     given = run(option, text)
     assert given.exit_code == 2
     assert f"Invalid value for '{option}': {words}" in given.output

@@ -18,7 +18,7 @@ def test_by_default_the_application_continues():
         assert context.params["on_error"] == OnError()
 
 
-def test_what_makes_no_sense_is_refused_with_examples():
+def test_invalid_policies_are_refused_with_examples():
     with pytest.raises(click.BadParameter, match=r"'often' is none of these: dead-letter, fail, .* 10/min") as refused:
         main.make_context("machida", ["--on-error", "often"])
     assert refused.value.exit_code == 2

@@ -184,7 +184,7 @@ def test_a_port_that_is_in_use(machida):
         ("127.0.0.1:0", "a receiver has a port of its own. Give the one that it listens on."),
     ],
 )
-def test_a_receiver_that_cannot_be(machida, receiver, why):
+def test_a_receiver_that_cannot_exist(machida, receiver, why):
     assert machida.run(receiver=receiver) == refusal(4, f"Pipeline 'words' cannot send to {receiver}: {why}")
     assert not machida.home.exists()
 
@@ -330,7 +330,7 @@ def java(folder, version, says):
         ("11.0.2", "1.8.0_392", "JAVA_HOME ({folder}/11.0.2) is Java 11, and PATH ({folder}/1.8.0_392) is Java 8"),
     ],
 )
-def test_without_a_java_that_will_do(machida, chosen, in_path, found):
+def test_without_a_suitable_java(machida, chosen, in_path, found):
     for version in filter(None, [chosen, in_path]):
         if version != "nowhere":
             java(machida.folder / version, version, "")
@@ -480,11 +480,11 @@ USAGE = "Usage: machida [OPTIONS]\nTry 'machida --help' for help.\n\nError: "
         ),
     ],
 )
-def test_options_that_make_no_sense(machida, option, value, said):
+def test_invalid_options(machida, option, value, said):
     assert machida.run(option, value) == (2, f"{USAGE}Invalid value for '{option}': {said}\n")
 
 
-def test_a_script_says_it_in_the_same_words(machida):
+def test_a_script_reports_it_in_the_same_words(machida):
     (machida.folder / "script.py").write_text(
         f"{APPLICATION}\nif __name__ == '__main__':\n    wallaroo.run(application_setup)\n"
     )

@@ -53,7 +53,7 @@ def wait_until_it_waits(process, server):
     )
 
 
-def test_nothing_is_called_sent_before_the_receiver_has_closed_the_connection(sending, server):
+def test_nothing_is_reported_as_sent_before_the_receiver_has_closed_the_connection(sending, server):
     process, connection = sending()
     wait_until_it_waits(process, server)
     assert process.poll() is None
@@ -63,7 +63,7 @@ def test_nothing_is_called_sent_before_the_receiver_has_closed_the_connection(se
     assert report.endswith("; all confirmed\n")
 
 
-def test_what_the_receiver_says_is_no_confirmation(sending, server):
+def test_data_from_the_receiver_is_no_confirmation(sending, server):
     process, connection = sending()
     connection.sendall(b"thank you\n")
     wait_until_it_waits(process, server)
@@ -108,14 +108,14 @@ def test_the_wait_can_be_limited(sending):
     assert finished(process, 8) == f"Error: the receiver has not confirmed within 0.1 s: {IN_DOUBT}\n"
 
 
-def test_without_a_wait_nothing_is_called_sent(sending):
+def test_without_a_wait_nothing_is_reported_as_sent(sending):
     process, _ = sending("--wait", "0")
     report = finished(process, 0)
     assert report.startswith("handed over 1 message (9 bytes) in ")
     assert report.endswith("; not waiting for a confirmation\n")
 
 
-def test_quiet_waits_without_a_word(sending):
+def test_quiet_waits_silently(sending):
     process, _ = sending("--quiet", "--wait", "1.5")
     assert finished(process, 8).startswith("Error: the receiver has not confirmed within 1.5 s")
 

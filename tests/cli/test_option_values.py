@@ -19,7 +19,7 @@ def test_a_number_alone_is_in_nanoseconds_as_in_the_original():
     assert time_between_commits(None, None, "2000000000") == 2.0
 
 
-def test_a_number_alone_is_no_age_but_may_be_a_date():
+def test_a_number_alone_is_not_an_age_but_may_be_a_date():
     assert parse_time("20250131") == parse_time("2025-01-31")
     with pytest.raises(click.BadParameter, match="'10' is not a time"):
         parse_time("10")

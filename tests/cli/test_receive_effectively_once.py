@@ -206,7 +206,7 @@ class TestAfterARestart:
                 sender.deliver(0, b"zero\n")
             assert stopped(process)[0] == expected
 
-    def test_what_was_redirected_is_never_cut(self, once, tmp_path):
+    def test_redirected_output_is_never_truncated(self, once, tmp_path):
         with (tmp_path / "out").open("ab") as file:
             file.write(b"before\n")
             file.flush()
@@ -231,7 +231,7 @@ class TestAfterARestart:
         assert (tmp_path / "out").read_text() == "z"
 
     @pytest.mark.parametrize("content", ["", "{}", "[]", '{"length": "x", "batches": {}}', '{"length": 1}'])
-    def test_a_record_that_is_none_is_refused(self, wallaroo, tmp_path, content):
+    def test_an_invalid_record_is_refused(self, wallaroo, tmp_path, content):
         record = tmp_path / "record"
         record.write_text(content)
         arguments = ["receive", "127.0.0.1:0", "--effectively-once", "--remember", record]

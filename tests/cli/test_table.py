@@ -42,7 +42,7 @@ def test_then_texts_take_several_lines():
     ]
 
 
-def test_at_last_the_long_text_goes_below():
+def test_at_last_the_long_text_is_put_below():
     assert list(layout([ROW], FIRST, OTHERS, 20)) == ["id  step", "3f9a1c  count words", "  KeyError: 'w'"]
 
 
@@ -66,5 +66,5 @@ def test_lines_are_no_longer_than_they_may_be_but_for_long_words(text, width):
 @pytest.mark.parametrize(
     ("text", "shown"), [("é 日\n\tx", "é 日\n\tx"), ("\x1b[31m\r", "\\x1b[31m\\r"), ("\u202e", "\\u202e")]
 )
-def test_what_a_terminal_would_obey_is_made_visible(text, shown):
+def test_control_characters_are_made_visible(text, shown):
     assert visible(text) == shown

@@ -301,7 +301,7 @@ def test_no_more_is_announced_than_may_be_unprocessed(tmp_path):
     "announced",
     [(9, 20, 1), (10, 10, 1), (12, 11, 1), (10, 20, -1), (10, 20, 1 << 32), (10, 1 << 27, 1), (10, 20, 1, 1)],
 )
-def test_ranges_that_cannot_be_are_refused(tmp_path, announced):
+def test_invalid_ranges_are_refused(tmp_path, announced):
     async def announce(server):
         await until(lambda: server.ends() == {"north sea": 10})
         with pytest.raises(ValueError, match=r"cannot come next|not a part of a block|cannot have a lane"):

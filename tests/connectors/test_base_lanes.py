@@ -259,7 +259,7 @@ def test_the_limit_is_one_for_all_lanes_together(tmp_path):
         ((10, 20, 1, 1 << 16), "cannot have a lane 65536"),
     ],
 )
-def test_ranges_that_cannot_be_are_refused(tmp_path, announced, why):
+def test_invalid_ranges_are_refused(tmp_path, announced, why):
     async def announce(server):
         await until(lambda: server.ends() == {"north sea": BEGIN + 20})
         with pytest.raises(ValueError, match=why):

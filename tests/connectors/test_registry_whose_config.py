@@ -55,7 +55,7 @@ def test_others_are_not(text):
     assert not questions(text)
 
 
-def test_nobody_but_the_connectors_asks_what_class_a_config_has():
+def test_only_the_connectors_ask_for_the_class_of_a_config():
     files = [path for path in SOURCE.rglob("*.py") if SOURCE / "connectors" not in path.parents]
     assert len(files) > 100
     found = {str(path.relative_to(SOURCE)): lines for path in files if (lines := questions(path.read_text()))}

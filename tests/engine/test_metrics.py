@@ -14,7 +14,7 @@ from wallaroo.ingress.source import SourceStatus
 STATUS = SourceStatus(connections=2, start=0, end=9, backlog_bytes=30, log_bytes=120, total_messages=9, total_bytes=90)
 
 
-def test_what_other_parts_know_is_put_in():
+def test_the_metrics_of_other_parts_are_included():
     counts = Metrics()
     counts.delivered(SequencedBlock(0, time.time_ns(), 60, (Range(0, 0, 6), Range(1, 0, 1))), ["p", "gone"])
     counts.restarted()
@@ -54,7 +54,7 @@ def test_a_block_without_messages_has_no_delay():
     assert (counts.blocks, counts.snapshot()["delays"]["sum_seconds"]) == (1, 0)
 
 
-def test_who_looks_while_others_count_sees_something_whole():
+def test_a_snapshot_during_updates_is_consistent():
     counts = Metrics()
     done = threading.Event()
 

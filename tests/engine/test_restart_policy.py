@@ -65,7 +65,7 @@ def test_the_full_disk_is_named_and_room_is_waited_for(run, notices, tmp_path, m
     assert run.wait(DISK_FULL, done=0)
 
 
-def test_what_fails_on_a_full_disk_need_not_say_why(run, notices, monkeypatch):
+def test_a_failure_on_a_full_disk_need_not_name_the_cause(run, notices, monkeypatch):
     monkeypatch.setattr(restart_policy, "ENOUGH_ROOM", 1 << 60)
     monkeypatch.setattr(restart_policy, "_TRY_ANYWAY_SECONDS", 0.0)
     failure = Failure(Kind.FINAL, "Mkdirs failed to create file:/checkpoint")

@@ -175,7 +175,7 @@ def test_a_run_leaves_what_all_its_parts_have_counted(ingress, parts):
     assert found["delays"]["sum_seconds"] > 0
 
 
-def test_an_ingress_that_stands_still_does_not_hold_up_the_end_of_a_run(ingress, parts, monkeypatch):
+def test_a_frozen_ingress_does_not_delay_the_end_of_a_run(ingress, parts, monkeypatch):
     monkeypatch.setattr(run, "_STATUS_SECONDS", 0.1)
     running = Running(parts.home, (parts.commits, ingress.client, parts.egress, None, None), None, print)
     os.kill(ingress.process.pid, signal.SIGSTOP)

@@ -313,7 +313,7 @@ def small_limits(monkeypatch):
 
 @pytest.mark.parametrize("levels", [0, 1, 2])
 @pytest.mark.parametrize("seed", range(1, 5))
-def test_whatever_life_computes_it_everything_comes_out_once_and_in_order(make, tmp_path, levels, seed):
+def test_everything_is_output_once_and_in_order_in_any_attempt(make, tmp_path, levels, seed):
     chance = random.Random(seed)
     messages = [(chance.choice(WORDS), number) for number in range(MESSAGES)]
     states = [

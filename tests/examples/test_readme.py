@@ -53,7 +53,7 @@ def test_only_ports_are_replaced_and_everywhere_alike():
     assert len({*found.groups(), "7010", "7011", "7002"}) == 6
 
 
-def test_what_a_readme_shows_must_have_been_seen_so_often():
+def test_the_output_in_a_readme_must_occur_as_often():
     expect_shown(["b", "a"], ["a", "b", "c"])
     with pytest.raises(AssertionError, match="the README shows 'd'"):
         expect_shown(["a", "d"], ["a", "b", "c"])

@@ -55,7 +55,7 @@ def test_blocks_are_numbered_and_read_again_by_the_next_process(tmp_path: Path) 
     assert again.append(3, 4).number == 10
 
 
-def test_a_source_keeps_its_number_whatever_others_come_and_go(tmp_path: Path) -> None:
+def test_a_source_keeps_its_number_when_others_are_added_and_removed(tmp_path: Path) -> None:
     _filled(tmp_path).close()
     assert SequenceWriter(tmp_path, ["orders", "quotes"]).names == ["words", "orders", "quotes"]
     assert SequenceWriter(tmp_path, ["words"]).names == ["words", "orders", "quotes"]
@@ -166,7 +166,7 @@ def test_also_if_it_is_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("number", [39, 17, 0])
-def test_blocks_that_nobody_has_seen_can_be_taken_back(
+def test_blocks_that_were_never_handed_out_can_be_truncated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     monkeypatch.setattr(block_sequence, "SEGMENT_BYTES", 200)

@@ -105,7 +105,7 @@ def test_a_restart_does_not_forget_what_was_processed(make_ingress):
     ingress.wait_for_end(2)
 
 
-def test_blocks_are_forced_to_the_disk_for_whoever_asks_also_after_a_restart(make_ingress):
+def test_blocks_are_synced_on_request_also_after_a_restart(make_ingress):
     ingress = make_ingress()
     ingress.client.tick()
     assert ingress.client.force() == 0  # Nobody has been handed it.
@@ -163,7 +163,7 @@ def test_a_drain_with_senders_held_back_takes_what_has_arrived(make_ingress):
     "request_line",
     [b'{"op": "drain", "token": "a guess"}', b'{"op": "drain"}', b"[1]", b"what?", b'{"token": "a secret"}'],
 )
-def test_without_the_token_or_sense_the_line_goes_dead(make_ingress, request_line):
+def test_without_the_token_or_with_invalid_requests_the_control_connection_is_closed(make_ingress, request_line):
     ingress = make_ingress()
     assert stat.S_IMODE(Path(ingress.config.control_path).stat().st_mode) == 0o600
     with socket.socket(socket.AF_UNIX) as stranger:

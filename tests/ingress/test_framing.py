@@ -179,7 +179,7 @@ def test_a_decoder_that_raises_is_reported():
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit(), KeyError("name")])
-def test_what_would_end_a_process_is_one_connections_trouble(error):
+def test_a_decoder_that_would_end_the_process_affects_one_connection(error):
     decoder = ClassDecoder()
 
     def payload_length(bs):
@@ -356,7 +356,7 @@ def accepted(header_length, answers, stream):
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 3), st.lists(st.one_of(odd_results, odd_errors), min_size=1), st.lists(st.binary(max_size=40)))
-def test_whatever_a_decoder_does_only_framing_errors_come_out_in_one_line(header_length, results, pieces):
+def test_any_failure_of_a_decoder_is_a_framing_error_in_one_line(header_length, results, pieces):
     answers = iter(results)
 
     class Decoder:
@@ -385,7 +385,7 @@ def test_whatever_a_decoder_does_only_framing_errors_come_out_in_one_line(header
 
 
 @given(st.one_of(st.integers(max_value=-1), st.booleans(), st.floats(), st.none(), st.text(), st.just(Unprintable())))
-def test_a_header_length_that_is_none_is_reported(result):
+def test_a_header_length_of_none_is_reported(result):
     decoder = ClassDecoder()
     decoder.header_length = lambda: result
     with pytest.raises(FramingError, match=r"header_length\(\) returned"):
@@ -399,7 +399,7 @@ def test_a_header_length_that_raises_is_reported():
         Framer(decoder)
 
 
-def test_a_message_that_trickles_in_takes_no_more_room_than_its_bytes():
+def test_a_slow_message_takes_no_more_memory_than_its_bytes():
     size = 100_000
     framer = Framer(StructDecoder())
     framer.feed(struct.pack(">i", size))

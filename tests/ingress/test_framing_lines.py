@@ -134,7 +134,7 @@ def test_a_line_that_is_too_long_closes_its_connection(make_ingress):
     assert ingress.messages() == [b"fine"]
 
 
-def test_what_wallaroo_send_sends_as_lines_is_what_comes(make_ingress):
+def test_lines_of_wallaroo_send_arrive_unchanged(make_ingress):
     ingress = make_ingress(decoder=lines_decoder())
     address = "{}:{}".format(*ingress.addresses["numbers"])
     sent = b"\n".join(b"%d" % number for number in range(10_000))

@@ -13,7 +13,7 @@ def test_each_lane_has_its_own_position(tmp_path):
     assert read_committed(tmp_path) == {0: 7, 3: 6, 200: 2**63}
 
 
-def test_what_cannot_be_parsed_is_not_there(tmp_path):
+def test_entries_that_cannot_be_parsed_are_ignored(tmp_path):
     note_committed(tmp_path, {0: 7, 1: 8, 2: 9})
     content = bytearray((tmp_path / "committed").read_bytes())
     content[32] = ord("?")

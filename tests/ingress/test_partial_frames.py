@@ -144,7 +144,7 @@ def test_senders_that_leave_make_room(tmp_path, how):
     asyncio.run(asyncio.wait_for(run(), 120))
 
 
-def test_the_turn_of_one_that_leaves_passes_on(tmp_path):
+def test_the_turn_of_a_closed_connection_passes_on(tmp_path):
     async def run():
         async with Watched(tmp_path) as watched:
             begun = [await watched.begin(sender) for sender in range(4)]

@@ -290,7 +290,7 @@ def test_what_user_code_has_started_ends_with_the_process(make_ingress, tmp_path
     assert not other.is_running()
 
 
-def test_a_client_gives_up_on_a_process_that_stays_away(tmp_path):
+def test_a_client_gives_up_on_a_process_that_does_not_return(tmp_path):
     client = IngressClient(str(tmp_path / "nobody"), "token", timeout=0.2)
     with pytest.raises(WallarooError, match=r"does not answer on .*nobody"):
         client.status()

@@ -102,7 +102,7 @@ def test_nothing_is_handed_out_before_all_readers_are_there(tmp_path: Path) -> N
     _run(tmp_path, test)
 
 
-def test_sources_stand_in_the_order_in_which_they_were_accepted(tmp_path: Path) -> None:
+def test_sources_are_in_the_order_in_which_they_were_accepted(tmp_path: Path) -> None:
     async def test(sequencer: Sequencer) -> None:
         sequencer.appended(0, 0, 3, 30)
         sequencer.appended(1, 0, 1, 10)
@@ -116,7 +116,7 @@ def test_sources_stand_in_the_order_in_which_they_were_accepted(tmp_path: Path) 
     _run(tmp_path, test)
 
 
-def test_no_more_goes_out_than_fits_into_the_window_until_something_is_delivered(tmp_path: Path) -> None:
+def test_no_more_is_handed_out_than_fits_into_the_window(tmp_path: Path) -> None:
     async def test(sequencer: Sequencer) -> None:
         [reader] = _joined(sequencer, 1)
         fit = WINDOW_BYTES // BLOCK_BYTES
@@ -182,7 +182,7 @@ def test_an_epoch_ends_for_all_readers_before_the_same_block_and_the_next_one_st
     _run(tmp_path, test)
 
 
-def test_of_all_who_ask_for_the_end_of_the_epoch_of_a_block_the_first_gets_it(tmp_path: Path) -> None:
+def test_the_end_of_the_epoch_of_a_block_is_requested_only_once(tmp_path: Path) -> None:
     async def test(sequencer: Sequencer) -> None:
         [reader] = _joined(sequencer, 1)
         for at in range(3):
@@ -355,7 +355,7 @@ def test_after_a_stop_it_is_known_what_was_cut_ahead_and_never_handed_out(tmp_pa
     asyncio.run(test())
 
 
-def test_an_epoch_ends_when_it_has_taken_in_enough(tmp_path: Path) -> None:
+def test_an_epoch_ends_when_it_has_enough_messages(tmp_path: Path) -> None:
     async def test(sequencer: Sequencer) -> None:
         [reader] = _joined(sequencer, 1)
         number = 0
@@ -384,7 +384,7 @@ def test_an_epoch_ends_when_it_has_many_blocks_however_small(tmp_path: Path) -> 
     _run(tmp_path, test)
 
 
-def test_sources_hear_how_far_their_messages_are_delivered(tmp_path: Path) -> None:
+def test_sources_are_notified_of_delivered_messages(tmp_path: Path) -> None:
     async def test() -> None:
         heard: list[Range] = []
         sequence = SequenceWriter(tmp_path, ["words", "orders"])
@@ -437,9 +437,7 @@ def test_a_block_that_could_not_be_written_is_tried_again_and_reported_once(
     asyncio.run(test())
 
 
-def test_a_sequence_that_cannot_be_forced_to_the_disk_has_its_own_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sequence_that_cannot_be_synced_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sequencer_module, "SYNC_SECONDS", 0.01)
     monkeypatch.setattr(sequencer_module, "QUIET_SECONDS", 0.01)
     tried = []

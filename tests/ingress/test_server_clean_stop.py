@@ -73,7 +73,7 @@ def test_a_stream_that_ends_inside_a_message_is_not_closed_cleanly(make_ingress,
     assert ingress.messages() == [b"whole"]
 
 
-def test_a_kill_between_reading_and_writing_is_not_taken_for_acceptance(make_ingress, tmp_path):
+def test_a_kill_between_reading_and_writing_is_not_mistaken_for_acceptance(make_ingress, tmp_path):
     gate = tmp_path / "gate"
     ingress = make_ingress(decoder=waiting_decoder(gate))
     with ingress.connect() as connection:
@@ -115,7 +115,7 @@ def test_a_drain_ends_cleanly_only_what_the_senders_have_ended(make_ingress, tmp
     assert sorted(ingress.messages()) == [b"b", b"e", b"g", b"i"]
 
 
-def test_what_cannot_be_framed_is_not_taken_for_acceptance(make_ingress):
+def test_a_framing_error_is_not_mistaken_for_acceptance(make_ingress):
     ingress = make_ingress(max_message_size=10)
     with ingress.connect() as connection:
         connection.sendall(frame(b"fine") + frame(bytes(100)))
@@ -123,7 +123,7 @@ def test_what_cannot_be_framed_is_not_taken_for_acceptance(make_ingress):
     assert ingress.messages() == [b"fine"]
 
 
-def test_when_the_parent_dies_no_sender_takes_what_is_missing_for_accepted(make_ingress, capfd):
+def test_when_the_parent_dies_no_sender_counts_lost_messages_as_accepted(make_ingress, capfd):
     ingress = make_ingress()
     accepted = []
     over = threading.Event()

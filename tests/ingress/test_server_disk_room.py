@@ -71,7 +71,7 @@ def test_a_log_leaves_room_to_the_rest_of_the_application(config, monkeypatch):
     assert in_log(config) == [b"one", b"two"]
 
 
-def test_at_the_end_what_was_received_is_written_all_the_same(config, monkeypatch):
+def test_at_the_end_what_was_received_is_written_nevertheless(config, monkeypatch):
     monkeypatch.setattr(logged_module, "ROOM_LEFT", 1 << 60)
 
     async def scenario(source):
@@ -97,7 +97,7 @@ def test_a_segment_of_processed_messages_gives_its_room_back(tmp_path):
         assert writer.append([b"new"]) == 11
 
 
-def test_what_was_appended_is_forced_to_the_disk_in_a_moment(config, monkeypatch):
+def test_appended_messages_are_synced_within_a_moment(config, monkeypatch):
     monkeypatch.setattr(logged_module, "SYNC_SECONDS", 0.01)
     forced = []
     fsync = os.fsync
@@ -120,7 +120,7 @@ def test_what_was_appended_is_forced_to_the_disk_in_a_moment(config, monkeypatch
     run(config, scenario)
 
 
-def test_files_are_forced_to_the_disk_though_the_log_has_gone_on(tmp_path):
+def test_files_are_synced_even_if_the_log_has_continued(tmp_path):
     with LogWriter(tmp_path, segment_bytes=1) as writer:
         assert writer.unsynced() is None
         writer.append([b"one"])
@@ -130,7 +130,7 @@ def test_files_are_forced_to_the_disk_though_the_log_has_gone_on(tmp_path):
 
 
 @pytest.mark.parametrize("segment_bytes", [1, SEGMENT_BYTES])
-def test_what_has_been_forced_to_the_disk_survives_a_power_failure(config, tmp_path, monkeypatch, segment_bytes):
+def test_synced_messages_survive_a_power_failure(config, tmp_path, monkeypatch, segment_bytes):
     monkeypatch.setattr(block_sequence, "SEGMENT_BYTES", segment_bytes)
     on_disk = {}
     fsync = os.fsync
@@ -174,7 +174,7 @@ def failing(*_):
     raise OSError(errno.EIO, "Input/output error")
 
 
-def test_what_could_not_be_forced_to_the_disk_is_tried_again(tmp_path, monkeypatch):
+def test_a_failed_sync_is_retried(tmp_path, monkeypatch):
     with LogWriter(tmp_path) as writer:
         writer.append([b"one"])
         before = open_files()
@@ -194,7 +194,7 @@ def test_what_could_not_be_forced_to_the_disk_is_tried_again(tmp_path, monkeypat
         assert open_files() == before
 
 
-def test_too_few_files_to_force_a_log_to_the_disk_leave_none_open(tmp_path, monkeypatch):
+def test_a_sync_without_free_files_leaves_none_open(tmp_path, monkeypatch):
     with LogWriter(tmp_path) as writer:
         writer.append([b"one"])
         before = open_files()
@@ -209,7 +209,7 @@ def test_too_few_files_to_force_a_log_to_the_disk_leave_none_open(tmp_path, monk
         assert writer.unsynced() is None
 
 
-def test_a_log_that_cannot_be_forced_to_the_disk_is_reported_whenever_it_begins(config, monkeypatch):
+def test_a_log_that_cannot_be_synced_is_reported_each_time_it_begins(config, monkeypatch):
     monkeypatch.setattr(logged_module, "SYNC_SECONDS", 0.01)
     monkeypatch.setattr(logged_module, "QUIET_SECONDS", 0.01)
     fsync = os.fsync

@@ -91,7 +91,7 @@ def test_slow_senders_cost_what_they_have_sent_and_nothing_more(make_ingress, co
     assert ingress.messages() == [b"first"] + [b"in between"] * 3
 
 
-def test_a_message_that_comes_byte_by_byte(make_ingress):
+def test_a_message_that_arrives_byte_by_byte(make_ingress):
     ingress = make_ingress()
     with ingress.connect() as slow, ingress.connect() as other:
         slow.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

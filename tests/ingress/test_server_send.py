@@ -38,7 +38,7 @@ def finished(process, code):
     return report.decode()
 
 
-def test_what_is_called_sent_has_been_accepted(make_ingress, send):
+def test_messages_reported_as_sent_were_accepted(make_ingress, send):
     ingress = make_ingress()
     lines = [b"%d" % number for number in range(10_000)]
     report = finished(send(ingress, b"\n".join(lines)), 0)
@@ -47,7 +47,7 @@ def test_what_is_called_sent_has_been_accepted(make_ingress, send):
     assert ingress.messages() == lines
 
 
-def test_what_was_not_accepted_is_not_called_sent(make_ingress, send):
+def test_messages_that_were_not_accepted_are_not_reported_as_sent(make_ingress, send):
     ingress = make_ingress(max_message_size=10)
     report = finished(send(ingress, b"fine\n" + b"too long for this source\n"), 8)
     assert "2 messages (36 bytes) had been handed over; none of them is confirmed" in report

@@ -104,7 +104,7 @@ def test_a_slow_reader_does_not_hold_up_others(ingress, messages, address):
     assert len(everything([first, *slow])) == 400
 
 
-def test_whoever_does_not_want_the_rest_of_a_range_gets_the_next_one_whole(ingress, messages):
+def test_after_a_range_that_is_read_in_part_the_next_one_is_complete(ingress, messages):
     ingress.send([os.urandom(1 << 16) for _ in range(100)])
     ingress.wait_for_end(100)
     for _ in messages.read("numbers", 0, 100):
@@ -126,12 +126,12 @@ def test_a_range_continues_at_the_same_address_after_the_ingress_was_killed(ingr
     assert everything(messages.read("numbers", 0, 400)) == sent
 
 
-def test_what_is_not_there_is_said_as_it_is_on_one_machine(ingress, messages):
+def test_missing_messages_are_reported_as_on_one_machine(ingress, messages):
     with pytest.raises(LogCorruptError, match="the log ends before message 0"):
         everything(messages.read("numbers", 0, 7))
 
 
-def test_where_nobody_answers_an_error_says_so():
+def test_an_ingress_that_does_not_answer_is_reported():
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
     with pytest.raises(ConnectionError, match=f"does not answer at {address}"):
@@ -157,7 +157,7 @@ def test_blocks_are_handed_out(ingress, dial):
         b"\xff\xfe\n",
     ],
 )
-def test_without_the_token_or_sense_the_connection_is_closed(ingress, dial, line):
+def test_without_the_token_or_with_invalid_requests_the_connection_is_closed(ingress, dial, line):
     ingress.send([b"x"])
     ingress.wait_for_end(1)
     assert is_closed(dial(line))
@@ -186,11 +186,11 @@ def test_silent_connections_do_not_keep_workers_out(ingress, messages, dial):
     assert everything(messages.read("numbers", 0, 1)) == [b"x"]
 
 
-def test_who_says_too_little_is_not_waited_for(dial):
+def test_an_incomplete_hello_is_not_waited_for(dial):
     assert is_closed(dial(b'{"op"'))
 
 
-def test_a_reader_that_is_lost_within_an_epoch_takes_the_others_with_it_and_does_not_come_back(ingress, dial):
+def test_a_lost_reader_ends_the_attempt_and_cannot_rejoin(ingress, dial):
     readers = [dial(blocks_line(reader=number, readers=2)) for number in (0, 1)]
     for payload in (b"x", b"y"):
         ingress.send([payload])

@@ -74,7 +74,7 @@ def kill_while_messages_flow(app, run, sent, key, kill):
 
 
 @pytest.mark.timeout(900)
-def test_on_a_cluster_whatever_dies_everything_comes_out_once_and_in_order(cluster, machida, receiver, tmp_path):
+def test_on_a_cluster_everything_is_output_once_and_in_order_after_any_death(cluster, machida, receiver, tmp_path):
     app = Sequences(machida, receiver, tmp_path)
     sent = []
     run = app.start("--master", cluster.url)

@@ -120,7 +120,7 @@ def test_what_is_published_arrives_also_after_redis_was_away(connected, redis):
     script.stop()
 
 
-def test_a_redis_that_is_gone_without_a_word_is_noticed(connected, redis):
+def test_a_redis_that_disappears_silently_is_noticed(connected, redis):
     script = connected.script(
         "redis-subscriber", connected.address("channel"), "--redis", redis.url, "--channel", "text", until="subscribed"
     )

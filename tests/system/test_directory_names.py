@@ -84,7 +84,7 @@ def names(folder):
 
 
 @pytest.mark.timeout(900)
-def test_state_is_kept_whatever_the_folders_are_called(machida, receiver, place):
+def test_state_is_kept_in_folders_of_any_name(machida, receiver, place):
     sink, answers = receiver(), Answers()
     code, cache = place / "code" / UNICODE, place / "cache" / UNICODE
     code.mkdir(parents=True)

@@ -146,7 +146,7 @@ def answered(application):
 
 
 @pytest.mark.timeout(600)
-def test_nothing_outlives_machida_whatever_it_is_doing(application, tmp_path):
+def test_nothing_outlives_machida_at_any_moment(application, tmp_path):
     with socket.create_connection(application.run.address("words"), timeout=PATIENCE) as sender:
         message = f"hold {tmp_path / 'held'}".encode()
         sender.sendall(struct.pack(">I", len(message)) + message)

@@ -55,7 +55,7 @@ def expected(numbers):
 
 
 @pytest.mark.timeout(900)
-def test_whatever_is_killed_every_count_is_there_once(machida, script, tmp_path):
+def test_every_count_is_there_once_after_any_kill(machida, script, tmp_path):
     text, counts, file = unused_address(), unused_address(), tmp_path / "counts"
 
     def lines():

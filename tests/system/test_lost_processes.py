@@ -48,7 +48,7 @@ def kill_jvm(app, run, sent):
 
 
 @pytest.mark.timeout(900)
-def test_whatever_dies_everything_comes_out_once_and_in_order(machida, receiver, tmp_path):
+def test_everything_is_output_once_and_in_order_after_any_death(machida, receiver, tmp_path):
     app = Sequences(machida, receiver, tmp_path)
     run = app.start()
     counts = count_words_of_three_senders(app, run)

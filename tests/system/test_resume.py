@@ -160,7 +160,7 @@ def kill_while_computing(app, run):
 
 
 @pytest.mark.timeout(900)
-def test_stopped_and_killed_in_all_sorts_of_places(machida, receiver, tmp_path):
+def test_stopped_and_killed_at_many_places(machida, receiver, tmp_path):
     app = Sequences(machida, receiver, tmp_path)
     run = app.start()
     counts = count_words_of_three_senders(app, run)

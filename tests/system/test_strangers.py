@@ -34,7 +34,7 @@ def plant_a_spark(caches, trace):
     caches.chmod(0o777)
 
 
-def test_what_they_have_planted_is_not_run_and_keeps_nobody_from_running(machida, receiver, temporary, tmp_path):
+def test_planted_files_are_not_run_and_do_not_prevent_a_run(machida, receiver, temporary, tmp_path):
     trace, caches, elsewhere, states = (tmp_path / name for name in ("trace", "caches", "elsewhere", "states"))
     plant_a_spark(caches, trace)
     elsewhere.mkdir()

@@ -61,7 +61,7 @@ def test_a_script_with_its_own_serialization_and_then_the_same_with_machida(mach
     assert letters[1]["message"] == "customer2 buys unicorn"
 
 
-def test_a_package_from_another_folder_in_a_folder_of_strangers(machida, receiver, tmp_path):
+def test_a_package_from_another_folder_in_a_folder_of_other_users(machida, receiver, tmp_path):
     choose = random.Random(2)
     words = [choose.choice("abcdé") * choose.randrange(1, 60) for _ in range(2000)]
     expected = defaultdict(list)

@@ -117,7 +117,7 @@ class TestRun:
         (encoded,) = testing.run(ab.build(), ["x"], encoded=True)
         assert (type(encoded), encoded) == (bytes, b"why")
 
-    def test_two_runs_know_nothing_of_each_other(self):
+    def test_two_runs_are_independent(self):
         assert testing.run(word_count, ["why"]) == testing.run(word_count, ["why"])
 
     def test_the_command_line_is_handed_over(self):
@@ -169,7 +169,7 @@ class TestAddresses:
         with pytest.raises(ValueError, match="invalid literal for int"):
             testing.run(setup, [])
 
-    def test_what_has_nothing_to_do_with_addresses_is_tried_once(self):
+    def test_errors_unrelated_to_addresses_are_tried_once(self):
         calls = []
 
         def setup(args):
@@ -188,14 +188,14 @@ class TestInMemory:
         assert memory.state("totals", "z") is None
         assert sorted(memory.states("totals")) == ["h", "w"]
 
-    def test_messages_can_be_sent_bit_by_bit(self):
+    def test_messages_can_be_sent_in_several_calls(self):
         memory = testing.InMemory(two_pipelines())
         memory.send(["a"], to="one").send([b"a"], to="two")
         assert memory.outputs("two") == [("a", 2)]
         assert memory.outputs("one[1]", encoded=True) == [b"a"]
 
     @pytest.mark.parametrize(("given", "shown"), [(testing, "a module"), ("word_count", "'word_count'")])
-    def test_a_module_is_refused_in_a_sentence(self, given, shown):
+    def test_a_module_is_refused_clearly(self, given, shown):
         with pytest.raises(wallaroo.WallarooError, match=rf"got .*{shown}.*: write word_count\.application_setup"):
             testing.run(given, [])
 
@@ -247,7 +247,7 @@ class TestInMemory:
         (record,) = memory.errors
         assert "cannot be saved" in record["error"]
 
-    def test_states_after_states(self):
+    def test_consecutive_states(self):
         @wallaroo.state_computation("most")
         def most(counted, state):
             state[counted[0]] = counted[1]
@@ -445,7 +445,7 @@ def test_an_error_of_a_step_has_the_hint_for_python_2():
     assert str(failed.value).endswith("This looks like Python 2: `d.has_key(key)` is written `key in d` in Python 3.")
 
 
-def test_python_finds_comparisons_of_bytes_with_text_where_it_is_told_to(tmp_path):
+def test_python_reports_comparisons_of_bytes_with_text_on_request(tmp_path):
     (tmp_path / "test_old.py").write_text(
         "import wallaroo\n"
         "from wallaroo import testing\n"

@@ -120,7 +120,7 @@ def test_a_step_that_was_in_several_branches_is_found_only_with_its_own_path():
     assert is_refused(then, branches("zab", "db"), 1)
 
 
-def test_another_step_of_the_name_that_stands_where_the_step_was_is_not_taken_for_it():
+def test_another_step_of_the_name_in_the_same_position_is_not_mistaken_for_it():
     then = to_sinks(alarms="a", archive="da")
     # The other one, without the step before it.
     assert is_refused(then, to_sinks(archive="a", other="z"), 0)
@@ -150,7 +150,7 @@ def test_the_order_of_merged_branches_does_not_matter():
     assert is_refused(merged("a", "b"), merged("a", "d"), 2)
 
 
-def test_twins_are_found_by_their_order_while_there_are_as_many():
+def test_identical_steps_are_found_by_their_order_while_their_number_is_unchanged():
     def twins(many):
         base = source()
         return wallaroo.build_application("app", *(line("a", base) for _ in range(many))).pipelines[0]

@@ -180,7 +180,7 @@ def test_a_failure_that_the_addresses_have_nothing_to_do_with(check):
     )
 
 
-def test_too_few_addresses_of_ones_own(check):
+def test_too_few_given_addresses(check):
     program = "    one, other = wallaroo.tcp_parse_input_addrs(args)\n"
     code, _, err = check(program, "--in", "127.0.0.1:1", "--out", "127.0.0.1:2")
     assert code == 1
@@ -249,7 +249,7 @@ def test_states_that_cannot_be_made_or_saved(check):
     assert "\n  - the state 'broken' cannot be made: FileNotFoundError: " in err
 
 
-def test_an_application_with_its_own_serialize_saves_whatever_it_handles(check):
+def test_states_of_an_application_with_its_own_serialize_are_not_pickled(check):
     program = ONE_OF_EACH + "    return ab.new_pipeline('p', source(into)).to_stateful(count, Lambdas, 's').build()\n"
     assert check(program)[0] == 1
     assert check(program + "\ndef serialize(o):\n    return b''\n\ndef deserialize(b):\n    return None\n")[0] == 0

@@ -71,7 +71,7 @@ def test_what_is_written_ends_at_ctrl_c_and_at_a_port_that_is_in_use(tmp_path):
 
 
 @pytest.mark.parametrize("options", [(), ("--sink",)])
-def test_mistakes_in_the_command_line_of_what_is_written_are_told_in_a_line(tmp_path, options):
+def test_a_written_script_reports_mistakes_in_its_command_line(tmp_path, options):
     run("new", "my_script", *options, folder=tmp_path)
     for arguments, said in (
         ((), "Usage: python my_script.py HOST:PORT\n"),

@@ -144,7 +144,7 @@ class TestList:
         kept = [json.loads(line) for line in home.dead_letters.read_text().splitlines()]
         assert lines == [{**each, "state": "waiting"} for each in kept]
 
-    def test_of_many_the_newest(self, run, home):
+    def test_only_the_newest_of_many_are_listed(self, run, home):
         DeadLetterFile(home.dead_letters, lambda _: None).add(
             [letter(COUNT, each, KeyError(each)) for each in range(100)]
         )
@@ -204,7 +204,7 @@ class TestShow:
         kept = json.loads(home.dead_letters.read_text().splitlines()[1])
         assert json.loads(run("show", ids[1], "--json")) == {**kept, "state": "waiting"}
 
-    def test_one_that_is_not_there_or_not_named_enough(self, run, ids):
+    def test_a_missing_letter_or_an_ambiguous_id(self, run, ids):
         assert "There is no dead letter 'xyz' in" in run("show", "xyz", refused=True)
         output = run("show", "", refused=True)
         assert f"'' could be any of these: {', '.join(ids)}. Write more of it." in output
@@ -256,7 +256,7 @@ class TestReplay:
         assert queued() == []
 
     @pytest.mark.parametrize("arguments", [[], ["abc", "--all"], ["abc", "--step", "count"]])
-    def test_it_must_be_clear_which(self, run, arguments):
+    def test_the_selection_must_be_unambiguous(self, run, arguments):
         assert "Specify the dead letters to replay" in run("replay", *arguments, refused=True)
 
 
@@ -278,7 +278,7 @@ class TestDelete:
             (["--state", "queued", "--step", "decoder"], []),
         ],
     )
-    def test_those_that_are_meant(self, run, ids, home, options, gone):
+    def test_the_selected_letters_are_deleted(self, run, ids, home, options, gone):
         run("replay", ids[2])
         said = run("delete", *options, "--yes")
         assert said == {0: "There is nothing to delete.\n", 1: "1 dead letter deleted.\n"}.get(
@@ -302,17 +302,17 @@ class TestDelete:
         assert run("delete", ids[0], answer="y\n").endswith("1 dead letter deleted.\n")
         assert ids_in(home) == ids[1:]
 
-    def test_a_letter_that_is_queued_is_replayed_all_the_same(self, run, ids, queued):
+    def test_a_queued_letter_is_still_replayed(self, run, ids, queued):
         run("replay", ids[1])
         run("delete", "--all", "--yes")
         assert queued() == [ids[1]]
 
     @pytest.mark.parametrize("arguments", [[], ["abc", "--all"], ["abc", "--step", "count"], ["--yes"]])
-    def test_it_must_be_clear_which(self, run, ids, home, arguments):
+    def test_the_selection_must_be_unambiguous(self, run, ids, home, arguments):
         assert "Specify the dead letters to delete" in run("delete", *arguments, refused=True)
         assert ids_in(home) == ids
 
-    def test_what_was_not_there_when_the_question_was_asked_is_kept(self, run, ids, home, monkeypatch):
+    def test_letters_added_after_the_question_are_kept(self, run, ids, home, monkeypatch):
         def answer(*_, **__):
             DeadLetterFile(home.dead_letters, lambda _: None).add([letter(COUNT, 1, KeyError(1))])
             return True
@@ -402,7 +402,7 @@ class TestScreen:
         for command in (("replay", last), ("delete", first, "--yes")):
             assert max(map(len, terminal(60)(*command))) <= 60
 
-    def test_nothing_in_a_letter_does_anything_to_the_terminal(self, terminal, home):
+    def test_control_characters_in_a_letter_are_escaped(self, terminal, home):
         evil = "\x1b]0;title\x07\x1b[2J"
         DeadLetterFile(home.dead_letters, lambda _: None).add(
             [letter(COUNT, evil.encode(), ValueError(evil), key=evil)]
@@ -414,7 +414,7 @@ class TestScreen:
 
 
 @pytest.mark.parametrize("options", [["--json"], ["--last", "5000"]])
-def test_a_reader_that_has_seen_enough_ends_the_list_without_a_word(home, options):
+def test_a_reader_that_closes_the_pipe_ends_the_list_quietly(home, options):
     DeadLetterFile(home.dead_letters, lambda _: None).add(
         [letter(COUNT, bytes(1000), KeyError(each)) for each in range(5000)]
     )
@@ -444,7 +444,7 @@ class TestWhere:
         assert asked == [("Word Count", True), ("Word Count second", True)]
 
     @pytest.mark.parametrize("mode", [0o700, 0o755, 0o1777])
-    def test_who_reads_changes_nothing(self, run, home, ids, tmp_path, mode):
+    def test_reading_changes_nothing(self, run, home, ids, tmp_path, mode):
         home.path.chmod(mode)
         before = everything_about(tmp_path)
         is_open = mode == 0o1777
@@ -454,7 +454,7 @@ class TestWhere:
         run("list", where=["-a", "there is no such application"], refused=True)
         assert everything_about(tmp_path) == before
 
-    def test_letters_that_lie_elsewhere_are_shown_and_not_replayed(self, run, home, ids, tmp_path):
+    def test_letters_in_another_folder_are_shown_and_not_replayed(self, run, home, ids, tmp_path):
         elsewhere = tmp_path / "elsewhere"
         elsewhere.mkdir()
         home.dead_letters.rename(elsewhere / home.dead_letters.name)
@@ -463,21 +463,21 @@ class TestWhere:
         assert "is not the directory of an application that could process them again" in said
         assert [path.name for path in elsewhere.iterdir()] == [home.dead_letters.name]
 
-    def test_nothing_said(self, run):
+    def test_no_application_is_specified(self, run):
         assert "Specify the application: --resilience-dir DIR" in run("list", where=[], refused=True)
 
     def test_a_directory_that_is_not_there(self, run, tmp_path):
         assert "There is no directory" in run("list", where=["-r", str(tmp_path / "gone")], refused=True)
 
     @pytest.mark.parametrize("command", [["list"], ["list", "--json"], ["delete", "--all"], ["replay", "--all"]])
-    def test_a_folder_that_is_no_applications(self, run, tmp_path, command):
+    def test_a_folder_that_is_not_an_applications(self, run, tmp_path, command):
         folder = tmp_path / "pictures"
         folder.mkdir()
         said = run(*command, where=["-r", str(folder)], refused=True)
         assert f"{folder} is not the directory of an application, and has no dead-letters.jsonl." in said
         assert list(folder.iterdir()) == []
 
-    def test_a_time_that_is_none(self, run):
+    def test_a_time_that_is_not_valid(self, run):
         assert "'soon' is not a time. Write 10m, 2h, 1d or 2025-01-31T12:00." in run(
             "list", "--since", "soon", refused=True
         )

@@ -15,7 +15,7 @@ def new(name, folder):
     return run(*WALLAROO, "new", name, folder=folder)
 
 
-def test_what_is_made_and_said(tmp_path):
+def test_the_files_and_the_output(tmp_path):
     done = new("fruit_stand", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
@@ -60,7 +60,7 @@ def test_it_has_no_mistakes(tmp_path):
     assert done.stdout.endswith("\nNo mistakes.\n")
 
 
-def test_an_empty_folder_is_taken_and_any_other_is_left_alone(tmp_path):
+def test_an_empty_folder_is_used_and_any_other_is_refused(tmp_path):
     project = tmp_path / "fruit"
     project.mkdir()
     assert new("fruit", tmp_path).returncode == 0
@@ -71,7 +71,7 @@ def test_an_empty_folder_is_taken_and_any_other_is_left_alone(tmp_path):
     assert (project / "fruit.py").read_text() == "mine"
 
 
-def test_a_file_of_that_name_is_left_alone(tmp_path):
+def test_a_file_of_that_name_is_refused(tmp_path):
     (tmp_path / "fruit").write_text("mine")
     done = new("fruit", tmp_path)
     assert (done.returncode, done.stderr) == (1, "Error: fruit is a file. Choose another name, or move it away.\n")
@@ -100,6 +100,6 @@ def test_a_name_that_cannot_be_a_module_and_what_to_write_instead(tmp_path, name
     assert new(instead, tmp_path).returncode == 0
 
 
-def test_a_module_of_that_name_beside_the_folder_is_in_nobodys_way(tmp_path):
+def test_a_module_of_that_name_beside_the_folder_is_no_conflict(tmp_path):
     (tmp_path / "fruit.py").touch()
     assert new("fruit", tmp_path).returncode == 0

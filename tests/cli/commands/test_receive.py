@@ -32,7 +32,7 @@ def some_messages(count, longest, seed=1):
     return [generator.randbytes(generator.randint(0, longest)).replace(b"\n", b"\r") for _ in range(count)]
 
 
-def test_bytes_come_out_as_they_went_in(receive, tmp_path):
+def test_bytes_are_printed_unchanged(receive, tmp_path):
     content = random.Random(1).randbytes(3_000_000)
     lines = content.count(b"\n")
     file = tmp_path / "out"
@@ -45,7 +45,7 @@ def test_bytes_come_out_as_they_went_in(receive, tmp_path):
 
 
 @pytest.mark.parametrize("framing", FRAMINGS)
-def test_frames_come_out_one_on_each_line(receive, framed, framing):
+def test_frames_are_printed_one_per_line(receive, framed, framing):
     messages = some_messages(2000, 255)
     process, port = receive("--framing", framing, "--messages", 2000)
     send(port, framed(messages, framing))
@@ -154,7 +154,7 @@ def test_it_stops_after_some_seconds_without_any_connection(receive):
     assert finished(process) == (b"", "received 0 lines (0 bytes) through 0 connections in 0.00 s\n")
 
 
-def test_it_stops_when_nothing_comes_any_more(receive):
+def test_it_stops_when_no_more_data_arrives(receive):
     process, port = receive("--idle", 0.3)
     with connect(port) as connection:
         connection.sendall(b"hello\n")
@@ -208,7 +208,7 @@ def test_a_folder_that_does_not_exist(wallaroo, tmp_path):
     assert report == f"Error: {tmp_path / 'no' / 'file'}: No such file or directory\n"
 
 
-def test_a_reader_that_has_seen_enough(receive):
+def test_a_reader_that_closes_the_pipe(receive):
     process, port = receive()
     with connect(port) as connection:
         connection.sendall(b"one\n")

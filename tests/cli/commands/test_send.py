@@ -127,7 +127,7 @@ def test_standard_input(wallaroo, listener, dash, framed):
     assert server.everything() == [framed([b"to be", b"or not"])]
 
 
-def test_what_is_typed_goes_out_line_by_line(wallaroo, framed):
+def test_typed_lines_are_sent_one_by_one(wallaroo, framed):
     with socket.create_server(("127.0.0.1", 0)) as server:
         process = wallaroo("send", address_of(server), stdin=subprocess.PIPE)
         connection, _ = server.accept()
@@ -175,7 +175,7 @@ def test_standard_input_cannot_be_repeated(wallaroo):
     assert "--repeat needs --file" in report
 
 
-def test_quiet_says_nothing(wallaroo, listener, tmp_path):
+def test_quiet_prints_nothing(wallaroo, listener, tmp_path):
     file = tmp_path / "lines"
     file.write_bytes(b"a\n")
     server = listener()
@@ -225,7 +225,7 @@ def test_it_waits_for_the_listener(wallaroo, tmp_path, framed):
         assert "sent 1 message " in finished(process)
 
 
-def test_nobody_listens(wallaroo, tmp_path):
+def test_no_listener(wallaroo, tmp_path):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
@@ -294,7 +294,7 @@ def test_a_file_that_cannot_be_read_is_named(wallaroo, listener):
     )
 
 
-def test_a_standard_input_that_is_closed_is_reported_before_anybody_is_connected_to(wallaroo):
+def test_a_closed_standard_input_is_reported_before_connecting(wallaroo):
     program = "import os, sys; os.close(0); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
     with socket.create_server(("127.0.0.1", 0)) as server:
         done = run_python("-c", program, *WALLAROO[1:], "send", address_of(server), code=1)
@@ -324,7 +324,7 @@ def test_interrupted(wallaroo, framed):
         ("::1:7010", "put the host in brackets"),
     ],
 )
-def test_what_is_no_address(wallaroo, address, reason):
+def test_an_invalid_address(wallaroo, address, reason):
     assert reason in finished(wallaroo("send", address), code=2)
 
 

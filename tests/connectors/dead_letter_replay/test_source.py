@@ -152,7 +152,7 @@ SPOILED = {
 
 
 @pytest.mark.parametrize("how", SPOILED)
-def test_a_spoiled_line_is_reported_and_the_letters_after_it_keep_their_numbers(replaying, how):
+def test_a_damaged_line_is_reported_and_the_letters_after_it_keep_their_numbers(replaying, how):
     replaying.queue.add(letters("a", "b", "c", "d"))
     lines = replaying.file.read_bytes().splitlines()
     lines[1] = SPOILED[how](lines[1])

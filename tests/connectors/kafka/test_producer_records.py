@@ -47,7 +47,7 @@ def test_what_an_encoder_may_return(encoded, record):
     "encoded",
     [7, ["value", "key"], (), ("value",), ("a", "b", 1, 2), (None, None), (7, "key"), ("value", 7), {"value": "key"}],
 )
-def test_what_it_may_not(encoded):
+def test_values_that_cannot_be_sent_are_refused(encoded):
     with pytest.raises(EncoderResultError, match="expected "):
         PACK(encoded)
 

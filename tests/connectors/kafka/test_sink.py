@@ -139,7 +139,7 @@ def test_killed_at_any_moment_every_output_is_there_once(kafka, application):
     assert found_in(kafka.consume(topic)) == expected(range(end))
 
 
-def test_a_process_that_was_replaced_is_fenced_and_ends_in_a_plain_sentence(kafka, open_sink, application):
+def test_a_process_that_was_replaced_is_fenced_and_reports_it(kafka, open_sink, application):
     topic = kafka.create_topic()
     zombie, successor = open_sink(topic), open_sink(topic)
     zombie.deliver(0)
@@ -158,7 +158,7 @@ def test_a_process_that_was_replaced_is_fenced_and_ends_in_a_plain_sentence(kafk
     assert found_in(kafka.consume(topic)) == expected(range(3))
 
 
-def test_of_two_processes_with_one_state_the_later_goes_on(kafka, application):
+def test_of_two_processes_with_one_state_the_later_continues(kafka, application):
     topic = kafka.create_topic(partitions=2)
     with start_writing(kafka, topic, application, 0, 1_000_000) as former:
         former.stdout.readline()

@@ -124,7 +124,7 @@ def test_a_partition_that_the_topic_does_not_have_is_waited_for(kafka, open_sink
     assert {(each.partition(), each.value()) for each in kafka.consume(topic)} == {(0, b"one"), (1, b"other")}
 
 
-def test_who_is_not_authorised_is_told_and_waits(new_kafka, open_sink, application):
+def test_a_missing_permission_is_reported_and_waited_for(new_kafka, open_sink, application):
     broker = new_kafka(
         {
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

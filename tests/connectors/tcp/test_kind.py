@@ -80,13 +80,13 @@ def test_sinks_with_mistakes(config, expected):
     assert expected in mistake
 
 
-def test_a_source_wants_its_address_for_itself_unless_that_is_a_mistake():
+def test_a_source_needs_its_own_address_unless_it_is_invalid():
     assert TcpSourceKind().listens_on(source()) == ("127.0.0.1", 7010)
     assert TcpSourceKind().listens_on(source(host=None)) is None
     assert TcpSourceKind().listens_on(source(port="http")) is None
 
 
-def test_addresses_are_shown_as_one_writes_them():
+def test_addresses_are_shown_as_they_are_written():
     assert TcpSourceKind().shown(source("::1", "7010")) == ("TCP [::1]:7010", "decoded by decode")
     assert TcpSinkKind().shown(sink()) == ("TCP 127.0.0.1:7002", "encoded by encode")
 
@@ -109,7 +109,7 @@ def test_a_receiver_with_a_name_or_an_address_is_waited_for():
     TcpSinkKind().preflight("p", sink("localhost"))
 
 
-def test_a_name_that_nobody_has_is_refused(name_server):
+def test_an_unknown_host_name_is_refused(name_server):
     name_server(socket.EAI_NONAME, "Name or service not known")
     with pytest.raises(AddressError) as refused:
         TcpSinkKind().preflight("p", sink())
@@ -119,7 +119,7 @@ def test_a_name_that_nobody_has_is_refused(name_server):
     )
 
 
-def test_a_name_that_no_machine_can_have_is_refused():
+def test_an_invalid_host_name_is_refused():
     with pytest.raises(AddressError, match=r"the name '\.x' is not known \(it is not a valid name\)"):
         TcpSinkKind().preflight("p", sink(".x"))
 

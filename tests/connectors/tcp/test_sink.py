@@ -254,7 +254,7 @@ def test_a_receiver_that_closed_its_sending_half_still_receives(sink, accept):
     assert sink.notices.empty()
 
 
-def test_what_a_receiver_sends_back_is_left_alone(sink, accept):
+def test_data_from_the_receiver_is_not_read(sink, accept):
     done = sink.deliver(b"question")
     connection = accept()
     connection.sendall(b"answer")
@@ -279,7 +279,7 @@ class TestHowFarABlockHasGot:
         # Connections inherit it. By itself, the system may take in a whole block for a receiver that has read much.
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
 
-    def test_is_noted_at_the_borders_that_the_receivers_machine_has_acknowledged(self, sink, accept):
+    def test_progress_is_recorded_at_the_borders_that_the_receivers_machine_has_acknowledged(self, sink, accept):
         notes = queue.Queue()
         done = sink.deliver(*PARTS, note=lambda *note: notes.put(note))
         connection = accept()
@@ -302,12 +302,12 @@ class TestHowFarABlockHasGot:
         assert done() is None
 
     @pytest.mark.parametrize("noted", [(7_000_000, 1), (6_999_999, border(7)[1]), (10**9, 5)])
-    def test_what_does_not_fit_counts_for_nothing(self, sink, accept, noted):
+    def test_progress_that_does_not_match_is_discarded(self, sink, accept, noted):
         done = sink.deliver(*PARTS, done=noted)
         assert receive(accept(), 20_000_000) == b"".join(PARTS)
         assert done() is None
 
-    def test_counts_for_nothing_when_the_connection_breaks(self, sink, accept):
+    def test_progress_is_discarded_when_the_connection_breaks(self, sink, accept):
         notes = queue.Queue()
         done = sink.deliver(*PARTS, note=lambda *note: notes.put(note), done=border(2))
         first = accept()
@@ -319,7 +319,7 @@ class TestHowFarABlockHasGot:
         assert receive(second, 20_000_000) == b"".join(PARTS)
         assert done() is None
 
-    def test_counts_for_nothing_when_the_receiver_was_gone(self, make_sink):
+    def test_progress_is_discarded_when_the_receiver_was_away(self, make_sink):
         address = free_address()
         sink = make_sink(address)
         notes = queue.Queue()
@@ -330,7 +330,7 @@ class TestHowFarABlockHasGot:
             assert done() is None
         assert notes.get() == (0, 0)
 
-    def test_counts_for_nothing_when_the_receiver_had_stopped_reading(self, sink, accept, monkeypatch):
+    def test_progress_is_discarded_when_the_receiver_had_stopped_reading(self, sink, accept, monkeypatch):
         monkeypatch.setattr("wallaroo.connectors.tcp.sink._STOPPING_TIMEOUT_SECONDS", 0.1)
         notes = []
         done = sink.deliver(*PARTS, note=lambda *note: notes.append(note), done=border(2))
@@ -377,7 +377,7 @@ class TestTelling:
         lose_one()
         assert [sink.notices.get(timeout=PATIENCE), sink.notices.get(timeout=PATIENCE)] == told
 
-    def test_attempts_become_rarer_and_are_never_given_up(self):
+    def test_retries_become_rarer_and_never_stop(self):
         retries = _retries()
         pauses = [retries.next() for _ in range(50)]
         for number, pause in enumerate(pauses):
@@ -387,14 +387,14 @@ class TestTelling:
 
 
 class TestStopping:
-    def test_while_nobody_listens(self, make_sink):
+    def test_while_there_is_no_listener(self, make_sink):
         sink = make_sink(free_address())
         done = sink.deliver(b"never sent")
         sink.notices.get(timeout=PATIENCE)
         sink.stopping.set()
         assert isinstance(done(), StoppedError)
 
-    def test_before_anybody_was_looked_for(self, make_sink):
+    def test_before_the_first_attempt_to_connect(self, make_sink):
         sink = make_sink(free_address())
         sink.stopping.set()
         assert isinstance(sink.deliver(b"never sent")(), StoppedError)

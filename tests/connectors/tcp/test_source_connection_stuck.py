@@ -132,7 +132,7 @@ def test_it_is_reported_once_and_the_connection_stays_open(run, decoder, first, 
     run(decoder, script)
 
 
-def test_between_messages_nobody_is_stuck(run):
+def test_no_connection_is_stuck_between_messages(run):
     async def script(server):
         await server.connect(struct.pack(">I", 1) + b"x")
         _, beginning = await server.connect(b"\0")

@@ -99,7 +99,7 @@ def test_a_block_is_complete_when_all_have_handed_in(collector, task):
     assert collector.next("now", 6, 0.05) is None
 
 
-def test_an_epoch_is_there_when_all_tasks_have_saved_also_if_they_have_gone_on(collector, task):
+def test_an_epoch_ends_when_all_tasks_have_saved_even_if_some_are_already_beyond_it(collector, task):
     lines = [task(partition) for partition in (0, 1)]
     lines[0].saved(7, {Lane(0): 30, Lane(1): 8, Lane(1, 3): 9}, {("s", 0): HEAD}, [{"n": 0}])
     for line in lines:
@@ -183,7 +183,7 @@ def test_a_task_says_why_it_fails(collector, task, error, failure):
     assert collector.first_end(10) == (0, 0, failure, None)
 
 
-def test_a_task_that_ends_well_is_no_failure(collector, task):
+def test_a_task_that_ends_cleanly_is_no_failure(collector, task):
     line = task(0)
     line.done()
     line.close()
@@ -221,7 +221,7 @@ def dies_at(collector, folder, partition, *, block, call=""):
     return die, care
 
 
-def test_the_process_that_is_gone_first_is_the_one_that_died(collector, notes):
+def test_the_first_process_to_disconnect_is_the_one_that_died(collector, notes):
     innocent, _ = dies_at(collector, notes, 0, block=7, call="slow")
     culprit, _ = dies_at(collector, notes, 1, block=8, call="fatal")
     culprit()
@@ -234,7 +234,7 @@ def test_the_process_that_is_gone_first_is_the_one_that_died(collector, notes):
     assert collector.first_end(0.1) is None
 
 
-def test_after_what_a_task_says_no_death_counts(collector, notes, task):
+def test_no_death_is_counted_after_a_reported_failure(collector, notes, task):
     innocent, _ = dies_at(collector, notes, 0, block=7, call="slow")
     task(1).failed(ValueError(3))
     assert collector.first_end(10).failure is not None
@@ -265,7 +265,7 @@ def test_the_next_attempt_is_careful_with_fatal_calls_until_the_block_is_committ
     "bytes_sent",
     [b"nonsense" * 100, FRAME.pack(HELLO, 0, 2) + b"{}", FRAME.pack(HELLO, 0, 1 << 31), FRAME.pack(3, 0, 2) + b"{}"],
 )
-def test_whoever_makes_no_sense_is_not_listened_to(collector, bytes_sent):
+def test_a_client_that_sends_invalid_data_is_disconnected(collector, bytes_sent):
     with internal_sockets.dial(collector.address) as stranger:
         stranger.sendall(bytes_sent)
         assert is_closed(stranger)
@@ -277,7 +277,7 @@ def test_without_the_token_nothing_is_answered(task, token):
         task(0, token=token)
 
 
-def test_who_says_too_little_is_not_waited_for(collector, monkeypatch):
+def test_an_incomplete_hello_is_not_waited_for(collector, monkeypatch):
     monkeypatch.setattr(task_channel, "HELLO_TIMEOUT_SECONDS", 0.2)
     with internal_sockets.dial(collector.address) as stranger:
         stranger.sendall(FRAME.pack(HELLO, 0, 100)[:5])
@@ -294,7 +294,7 @@ def test_silent_connections_do_not_keep_tasks_out(collector, task):
         assert task(0).welcome.start == 5
 
 
-def test_a_task_that_is_run_once_more_alone_is_not_let_in(collector, task):
+def test_a_task_that_is_retried_alone_is_refused(collector, task):
     task(0)
     with pytest.raises(ConnectionError):
         task(0)

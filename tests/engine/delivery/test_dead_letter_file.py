@@ -176,7 +176,7 @@ def test_a_torn_line_of_any_length_stays_a_line_of_its_own(letters, records, pat
             assert [letter["message"] for letter in read_letters(path)] == ["b'x'"] * bool(before) + ["b'y'"]
 
 
-def test_a_line_to_which_a_person_gave_no_end_is_kept(letters, records, path):
+def test_a_last_line_that_was_edited_by_hand_is_kept(letters, records, path):
     letters.add(records(b"x"))
     path.write_bytes(path.read_bytes().rstrip(b"\n"))
     assert [letter["message"] for letter in read_letters(path)] == ["b'x'"]
@@ -203,7 +203,7 @@ class Follower:
         return lines
 
 
-def test_whoever_follows_the_file_gets_whole_letters(letters, records, path):
+def test_a_reader_that_follows_the_file_gets_whole_letters(letters, records, path):
     payloads = [b"%d " % number + b"x" * 100_000 for number in range(20)]
     blocks = [records(*payloads) for _ in range(10)]
     follower = Follower(path)
@@ -245,7 +245,7 @@ def test_the_letters_of_a_block_are_written_at_once(letters, records, path, monk
     assert written == [path.read_bytes().removeprefix(torn)]
 
 
-def test_where_there_is_no_room_nobody_who_follows_the_file_sees_a_part(letters, records, path, monkeypatch):
+def test_on_a_full_disk_a_reader_that_follows_the_file_sees_no_partial_letter(letters, records, path, monkeypatch):
     letters.add(records(b"x"))
     write, written = os.write, []
 
@@ -266,7 +266,7 @@ def test_where_there_is_no_room_nobody_who_follows_the_file_sees_a_part(letters,
     assert len(list(read_letters(path))) == letters.count == 1
 
 
-def test_where_there_is_no_room_nothing_is_half_kept(letters, records, path, monkeypatch):
+def test_on_a_full_disk_no_letter_is_written_in_part(letters, records, path, monkeypatch):
     letters.add(records(b"x"))
     whole = path.read_bytes()
     write = os.write
@@ -290,7 +290,7 @@ def ids_in(path):
     return [letter["id"] for letter in read_letters(path)]
 
 
-def test_letters_are_deleted_and_all_else_stays_byte_for_byte(letters, records, path, tmp_path):
+def test_letters_are_deleted_and_everything_else_is_unchanged(letters, records, path, tmp_path):
     letters.add(records(b"one", b"two"))
     with path.open("ab") as file:
         file.write(b"{damaged \xff\n[]\n\n")

@@ -161,7 +161,7 @@ def test_a_long_epoch_does_not_fill_the_memory(egress):
     assert kept < 100_000
 
 
-def test_the_epoch_of_a_life_of_the_query_that_is_over_is_not_committed(egress):
+def test_an_epoch_of_an_earlier_attempt_is_not_committed(egress):
     egress.begin("one")
     egress.begin("two")
     egress.itself._commit(Epoch("one", 5, {}, {("s", 0): HEAD}, [LETTER]))
@@ -169,7 +169,7 @@ def test_the_epoch_of_a_life_of_the_query_that_is_over_is_not_committed(egress):
     assert not egress.home.dead_letters.exists()
 
 
-def test_what_is_computed_again_is_not_judged_again(egress, task, server):
+def test_a_recomputed_block_is_not_judged_again(egress, task, server):
     judged = []
     egress.itself._policy = SimpleNamespace(judge=lambda letters, messages, of: judged.append((of, messages)))
     for attempt in ("one", "two"):
@@ -181,7 +181,7 @@ def test_what_is_computed_again_is_not_judged_again(egress, task, server):
     assert judged == [(0, 1), (1, 1), (2, 1)]
 
 
-def test_everything_is_counted_once_whatever_is_computed_again(egress, task, server):
+def test_everything_is_counted_once_even_if_it_is_recomputed(egress, task, server):
     counts = egress.itself.metrics
     for attempt in ("one", "two"):
         egress.begin(attempt)

@@ -170,7 +170,7 @@ def test_stopping_leaves_the_block_to_the_next_run(start, servers, stopping, tmp
     assert line.startswith("id\t")
 
 
-def test_receivers_are_looked_for_before_there_is_anything_to_send(start, servers):
+def test_receivers_are_connected_before_there_is_anything_to_send(start, servers):
     with start() as egress, ExitStack() as connections:
         egress.start()
         accepted = []

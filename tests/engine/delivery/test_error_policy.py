@@ -35,7 +35,7 @@ def policy(text):
     return ErrorPolicy(OnError.parse(text), clock), clock
 
 
-def test_by_default_the_application_continues_whatever_happens():
+def test_by_default_the_application_continues_after_any_error():
     policy, _ = ErrorPolicy(OnError()), None
     policy.judge([LETTER] * 100_000, 100_000, next(blocks))
 

@@ -42,7 +42,7 @@ def test_what_was_recorded_is_known_before_and_after_reopening(path):
 
 
 @pytest.mark.parametrize("torn", ["2", "2\t", "2\tsin", "2\tsink", "\x00\x00\x00"])
-def test_a_torn_last_line_counts_for_nothing(path, torn):
+def test_a_torn_last_line_is_ignored(path, torn):
     path.write_text(f"0\tsink\n1\tsink\n{torn}")
     ledger = Ledger(path)
     assert ledger.has("sink", 1)
@@ -76,7 +76,7 @@ def test_the_file_stays_short(path):
     assert path.read_text().splitlines()[1:] == ["999\tsink"]
 
 
-def test_a_long_run_rewrites_the_file_now_and_then(path):
+def test_a_long_run_rewrites_the_file_periodically(path):
     ledger = Ledger(path)
     sink = "s" * 1000
     sizes = []
@@ -142,7 +142,7 @@ def test_its_id_lasts_as_long_as_the_file(path):
     assert reopened(path).id != first
 
 
-def test_a_full_disk_leaves_no_half_line(path):
+def test_a_full_disk_leaves_no_partial_line(path):
     limited = """
 import resource, signal, sys
 from pathlib import Path

@@ -79,7 +79,7 @@ class Stages:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_whatever_blocks_become_no_more_is_under_way_than_fits_and_all_of_it_arrives(seed):
+def test_output_in_transit_is_bounded_and_all_of_it_arrives(seed):
     chance = random.Random(seed)
     stages = Stages(
         chance, stages=chance.randint(1, 3), tasks=chance.randint(1, 3), blocks=60, room=chance.choice([1, 50, 200])
@@ -90,7 +90,7 @@ def test_whatever_blocks_become_no_more_is_under_way_than_fits_and_all_of_it_arr
     assert not stages.waiting
 
 
-def test_who_has_the_lower_block_goes_first():
+def test_the_lower_block_is_admitted_first():
     window = OutputBudget(10)
     admitted = []
     for block in (0, 3, 2, 1):
@@ -109,7 +109,7 @@ def test_each_stage_has_room_of_its_own():
     assert admitted == [(-1, 0), (0, 0)]
 
 
-def test_who_starts_over_has_all_the_room():
+def test_a_new_attempt_has_all_the_room():
     window = OutputBudget(10)
     admitted = []
     window.ask(0, 5, 5, 10, lambda: admitted.append("before"))

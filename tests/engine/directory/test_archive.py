@@ -107,7 +107,7 @@ archive_contents(Path(sys.argv[1]))
 
 
 @pytest.mark.parametrize("moves", range(len(CONTENTS) + 1))
-def test_a_crash_in_between_leaves_the_rest_to_whoever_comes_next(tmp_path, moves):
+def test_after_a_crash_in_between_the_next_process_moves_the_rest(tmp_path, moves):
     home = Home(tmp_path)
     home.open()
     home.close()
@@ -123,7 +123,7 @@ def test_a_crash_in_between_leaves_the_rest_to_whoever_comes_next(tmp_path, move
     assert home.recorded_layout() is None
 
 
-def test_nothing_is_replaced_by_what_somebody_wrote_after_the_crash(tmp_path):
+def test_files_written_after_the_crash_replace_nothing(tmp_path):
     (tmp_path / f"{module._UNDER_WAY}now").mkdir()
     fill(tmp_path / f"{module._UNDER_WAY}now", {"ledger": "old", "logs/a": "old"})
     fill(tmp_path, {"ledger": "new", "logs/a": "new"})

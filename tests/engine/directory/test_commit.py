@@ -61,7 +61,7 @@ def test_the_ends_of_a_commit_of_the_last_format_are_those_of_the_first_lanes(pl
     assert Commits(*place).ends == {Lane("p"): 3, Lane("q"): 5}
 
 
-def test_what_was_written_and_not_committed_counts_for_nothing(place):
+def test_what_was_written_and_not_committed_is_ignored(place):
     commits = Commits(*place)
     commits.commit(7, written(place, commits, b"one"), {Lane("p"): 3})
     written(place, commits, b"never")

@@ -74,7 +74,7 @@ def test_the_directory_is_made_for_its_owner_only(tmp_path):
     assert home.spark_log.parent.is_dir()
 
 
-def test_a_process_that_has_got_the_number_of_a_dead_run_is_not_taken_for_it(tmp_path, holder):
+def test_a_process_that_reuses_the_id_of_a_dead_run_is_not_mistaken_for_it(tmp_path, holder):
     """The JVM of the dead run still has the lock, for a moment; its number is that of another process by now."""
     jvm = holder()
     (tmp_path / "home" / "lock").write_text(f"{os.getpid()} 1\n")
@@ -120,7 +120,7 @@ def test_what_a_killed_run_leaves_running_is_waited_for(tmp_path, holder):
         assert opener.communicate(timeout=60)[0] == "open\n"
 
 
-def test_what_a_killed_run_has_left_for_good_is_named(tmp_path, holder, monkeypatch):
+def test_what_a_killed_run_leaves_running_forever_is_named(tmp_path, holder, monkeypatch):
     monkeypatch.setattr("wallaroo.engine.directory.home._TIMEOUT_SECONDS", 0.2)
     first = holder(WITH_A_CHILD)
     (child,) = psutil.Process(first.pid).children()
@@ -143,7 +143,7 @@ def test_closing_twice_does_no_harm(tmp_path):
     home.close()
 
 
-def test_a_path_that_is_no_directory_is_refused_in_words(tmp_path):
+def test_a_path_that_is_no_directory_is_refused_clearly(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DirectoryError, match=r"file/home cannot be used: Not a directory\. Choose another"):
         Home(tmp_path / "file" / "home").open()
@@ -201,7 +201,7 @@ def place(tmp_path, monkeypatch):
     return made
 
 
-def test_the_state_of_a_mac_is_where_its_applications_have_theirs(place, monkeypatch):
+def test_on_macos_state_is_in_application_support(place, monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     assert default_home("a") == place.home / "Library" / "Application Support" / "wallaroo" / "a"
 
@@ -214,7 +214,7 @@ def test_the_folder_for_state_can_be_chosen(place, monkeypatch, tmp_path, platfo
     assert not list(place.home.iterdir())
 
 
-def test_a_folder_that_depends_on_where_one_is_counts_for_nothing(place, monkeypatch):
+def test_a_relative_folder_for_state_is_ignored(place, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", "somewhere")
     assert default_home("a") == place.states / "a"
 
@@ -233,7 +233,7 @@ def test_all_folders_on_the_way_are_made_for_their_owner_only(place):
     assert untrusted_reason(home.path) is None
 
 
-def test_a_place_for_state_that_others_can_write_to_is_found_out(place):
+def test_a_folder_for_state_that_others_can_write_to_is_detected(place):
     place.states.mkdir(parents=True)
     place.states.chmod(0o777)
     assert untrusted_reason(default_home("a").parent) == f"others can write to {place.states}"
@@ -255,7 +255,7 @@ def test_without_a_home_folder_there_is_no_default(place, monkeypatch):
             default_home("a", looking=looking)
 
 
-def test_what_an_earlier_version_has_left_in_the_temporary_folder_is_gone_on_with(place):
+def test_state_of_an_earlier_version_in_the_temporary_folder_is_resumed(place):
     earlier = place.earlier("word-count")
     for looking in (True, False):
         assert default_home("Word Count", looking=looking) == earlier
@@ -290,7 +290,7 @@ def test_what_is_not_an_applications_in_the_temporary_folder_is_left_alone(place
     assert default_home("a") == place.states / "a"
 
 
-def test_who_only_looks_for_the_default_home_makes_nothing(place):
+def test_looking_for_the_default_home_creates_nothing(place):
     looked_for = default_home("Word Count", looking=True)
     assert [*place.home.iterdir(), *place.temporary.iterdir()] == []
     with pytest.raises(DirectoryError, match=f"There is no directory {looked_for}"):
@@ -311,7 +311,7 @@ def test_the_layout_is_read_as_it_was_recorded(tmp_path):
     assert home.recorded_layout()[1].states == LAYOUT.states
 
 
-def test_what_another_version_has_written_is_not_misread(tmp_path):
+def test_files_of_another_version_are_refused(tmp_path):
     home = Home(tmp_path)
     home.record_layout("app", LAYOUT)
     recorded = json.loads((tmp_path / "layout.json").read_text())

@@ -214,7 +214,7 @@ def test_a_directory_without_a_sequence_has_nothing_in_progress(home):
     check_work_left(home, Commits(home.path / COMMIT), ["words"], ["state"], pytest.fail)
 
 
-def test_a_commit_that_was_there_and_is_lost_is_refused(home, visiting):
+def test_a_lost_commit_is_refused(home, visiting):
     application = Application("app", visiting("ab"))
     home.record_layout("app", new_layout(application.pipelines, 4))
     accept(home, "p0", 10)
@@ -245,11 +245,11 @@ class TestLostBlocks:
 
         return check
 
-    def test_nothing_is_said_where_they_are_there(self, check):
+    def test_nothing_is_reported_where_the_blocks_are_there(self, check):
         assert check(skip=True) == check() == []
 
     @pytest.mark.parametrize("what", ["folder", "files", "first files"])
-    def test_they_are_reported_and_nothing_is_changed(self, home, check, what):
+    def test_missing_blocks_are_reported_and_nothing_is_changed(self, home, check, what):
         if what == "folder":
             shutil.rmtree(home.sequence)
         else:
@@ -273,7 +273,7 @@ class TestLostBlocks:
             assert (sequence.end, sequence.ends) == (5, {})
         assert check() == []
 
-    def test_after_a_clean_stop_none_are_needed(self, home, check):
+    def test_after_a_clean_stop_no_blocks_are_needed(self, home, check):
         shutil.rmtree(home.sequence)
         assert check(known=2) == []
 

@@ -39,7 +39,7 @@ def mode(path):
     return stat.S_IMODE(path.lstat().st_mode)
 
 
-def test_it_is_private_and_goes_with_the_run(temporary):
+def test_it_is_private_and_removed_with_the_run(temporary):
     with run_folder() as folder:
         assert folder.parents[2] == temporary
         assert [mode(path) for path in (folder, *folder.parents[:2])] == [0o700] * 3

@@ -37,7 +37,7 @@ def ours(tmp_path):
 
 
 @pytest.mark.parametrize("found", [None, 0o700, 0o755, 0o777, 0o2775])
-def test_a_new_or_empty_directory_becomes_an_applications_and_nobody_else_can_write_to_it(tmp_path, found):
+def test_a_new_or_empty_directory_becomes_an_applications_and_is_closed_to_others(tmp_path, found):
     directory = tmp_path / "deep" / "home"
     if found is not None:
         directory.mkdir(parents=True)
@@ -69,7 +69,7 @@ def test_the_directory_of_an_earlier_version_is_known_by_its_layout(tmp_path):
     assert (tmp_path / MARKER).exists()
 
 
-def test_what_has_the_name_of_the_mark_and_is_no_file_is_none(tmp_path):
+def test_a_mark_that_is_not_a_file_does_not_count(tmp_path):
     (tmp_path / MARKER).mkdir()
     os.mkfifo(tmp_path / "layout.json")
     with pytest.raises(DirectoryError, match="is not empty"):
@@ -89,7 +89,7 @@ trust.claim(Path(sys.argv[1]))
 
 
 @pytest.mark.parametrize("where", ["trust, '_names'", "os, 'open'", "os, 'write'", "os, 'fsync'"])
-def test_a_start_that_was_killed_on_the_way_leaves_a_directory_that_can_be_used(tmp_path, where):
+def test_a_start_that_was_killed_leaves_a_usable_directory(tmp_path, where):
     run_python("-c", KILLED, tmp_path / "home", where, code=9)
     assert (tmp_path / "home").is_dir()
     claim(tmp_path / "home")
@@ -166,7 +166,7 @@ def test_a_hard_link_inside_is_one_too(ours, tmp_path, name):
     claim(ours)
 
 
-def test_a_link_that_is_none_of_the_applications_does_no_harm(ours, tmp_path):
+def test_a_link_that_is_not_the_applications_is_ignored(ours, tmp_path):
     (ours / "notes").symlink_to(tmp_path)
     (ours / "scratch" / "link").symlink_to(tmp_path)
     claim(ours)

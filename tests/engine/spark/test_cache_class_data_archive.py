@@ -86,12 +86,12 @@ def test_a_spark_that_was_installed_again_gets_an_archive_that_fits_in_place_of_
     assert archives[0] != archives[1]
 
 
-def test_a_java_without_an_archive_of_its_own_goes_without(java, tmp_path):
+def test_a_java_without_an_archive_of_its_own_gets_none(java, tmp_path):
     (java / "lib" / "server" / "classes.jsa").unlink()
     assert ClassDataArchive(str(java), "spark", "4.3.0", tmp_path).java_options() == ""
 
 
-def test_without_a_place_for_it_one_goes_without(java, tmp_path):
+def test_without_a_folder_there_is_no_archive(java, tmp_path):
     (tmp_path / "file").write_text("")
     assert ClassDataArchive(str(java), "spark", "4.3.0", tmp_path / "file" / "cache").java_options() == ""
 
@@ -120,7 +120,7 @@ def test_an_archive_that_others_can_write_to_or_a_link_is_not_used(java, tmp_pat
         assert option(again.java_options(), "ArchiveClassesAtExit") == str(written)
 
 
-def test_without_a_cache_one_goes_without(java, tmp_path):
+def test_without_a_cache_there_is_no_archive(java, tmp_path):
     archive = ClassDataArchive(str(java), "spark", "4.3.0", None)
     assert archive.java_options() == ""
     archive.keep()

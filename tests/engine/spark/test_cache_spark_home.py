@@ -94,7 +94,7 @@ def put_a_link_in_its_place(home):
 
 
 @pytest.mark.parametrize("plant", [lead_elsewhere, copy, add, open_up, put_a_link_in_its_place])
-def test_what_somebody_has_planted_is_not_run_and_that_is_reported(home_in, notices, tmp_path, plant):
+def test_planted_files_are_not_run_and_are_reported(home_in, notices, tmp_path, plant):
     home = home_in(tmp_path)
     plant(home)
     assert home_in(tmp_path) == INSTALLED

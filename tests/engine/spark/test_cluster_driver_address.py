@@ -19,7 +19,7 @@ LOOPBACK = "spark://127.0.0.1:7077"
         ({"spark.driver.bindAddress": "::", "spark.driver.host": "example.org"}, ("::", "example.org")),
     ],
 )
-def test_it_is_the_way_to_the_master_or_what_the_user_says(conf, expected):
+def test_it_is_on_the_route_to_the_master_or_as_configured(conf, expected):
     assert driver_address(SparkOptions(LOOPBACK, conf)) == expected
 
 

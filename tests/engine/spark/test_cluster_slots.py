@@ -54,7 +54,7 @@ def test_what_was_asked_for_is_waited_for_and_no_more_used():
         (0, 1, None, "1", "one stage with 1 worker", "0 are", "stop what else runs there"),
     ],
 )
-def test_too_few_are_refused_plainly(offered, stages, asked, needed, tasks, there, way_out):
+def test_too_few_slots_are_refused_clearly(offered, stages, asked, needed, tasks, there, way_out):
     with pytest.raises(SparkStartError) as refusal:
         tasks_of_a_stage(coming(offered), stages, asked)
     assert str(refusal.value) == (

@@ -73,7 +73,7 @@ def test_what_the_system_refuses_in_the_directory_is_reported_as_such(tmp_path):
         (None, "Spark's process has ended unexpectedly"),
     ],
 )
-def test_what_the_jvm_said_last_is_reported(tmp_path, chatter, said):
+def test_the_last_output_of_the_jvm_is_reported(tmp_path, chatter, said):
     home = Home(tmp_path)
     home.open()
     if chatter is not None:

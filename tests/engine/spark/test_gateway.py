@@ -79,14 +79,14 @@ def test_without_the_token_nothing_is_done(bridge):
     assert bridge.jvm.java.lang.Math.abs(-1) == 1
 
 
-def test_a_connection_belongs_to_its_user_and_to_nobody_else(bridge, connection):
+def test_a_connection_belongs_to_its_user_only(bridge, connection):
     _, accepted = connection
     assert bridge.entry_point.ownUser() == os.getuid()
     assert belongs_to(bridge, os.getuid(), accepted)
     assert not belongs_to(bridge, os.getuid() + 1, accepted)
 
 
-def test_an_end_that_nobody_has_belongs_to_nobody(bridge, connection):
+def test_an_unknown_connection_belongs_to_no_user(bridge, connection):
     other, accepted = connection
     address = accepted.getpeername(), accepted.getsockname()
     ends = [bridge.jvm.java.net.InetSocketAddress(*end) for end in address]
@@ -112,7 +112,7 @@ class Task:
         implements = ("java.util.concurrent.Callable",)
 
 
-def test_too_many_open_files_are_not_the_end(bridge):
+def test_the_bridge_survives_too_many_open_files(bridge):
     jvm = process_of(bridge)
     limits = resource.prlimit(jvm.pid, resource.RLIMIT_NOFILE)
     # What it needs for a connection comes too late, or for half of it.
@@ -139,7 +139,7 @@ def test_a_thread_that_is_interrupted_gets_its_answer(bridge):
     executor.shutdown()
 
 
-def test_a_jvm_that_does_not_come_up_is_noticed(monkeypatch):
+def test_a_jvm_that_does_not_start_is_noticed(monkeypatch):
     with TemporaryDirectory() as name:
         jvm = start(Path(name), {"spark.driver.memory": "1"}, monkeypatch)
         with pytest.raises(JvmExitedError):

@@ -72,7 +72,7 @@ def test_the_users_choice_comes_first(machine, tmp_path):
     assert java.java_home(tmp_path) == str(chosen)
 
 
-def test_an_old_choice_is_passed_over_and_reported(machine, tmp_path):
+def test_a_java_that_is_too_old_is_skipped_and_reported(machine, tmp_path):
     old, new = make_java(tmp_path / "old", release=OLD), make_java(tmp_path / "new", release=NEW)
     machine(old, new)
     told = []
@@ -80,7 +80,7 @@ def test_an_old_choice_is_passed_over_and_reported(machine, tmp_path):
     assert told == [f"JAVA_HOME ({old}) is Java 11, and Spark needs 17 or newer: the one in {new} is used instead."]
 
 
-def test_a_choice_that_is_new_enough_is_not_talked_about(machine, tmp_path):
+def test_a_java_that_is_new_enough_is_not_reported(machine, tmp_path):
     machine(make_java(tmp_path / "new", release=NEW), make_java(tmp_path / "old", release=OLD))
     told = []
     java.java_home(tmp_path, told.append)

@@ -183,7 +183,7 @@ def told(letters):
         ("encoder", leaves),
     ],
 )
-def test_what_kills_its_process_is_as_what_raises_an_error(make, tmp_path, at, end):
+def test_a_message_that_kills_its_process_is_treated_like_one_that_raises(make, tmp_path, at, end):
     expected = Blocks(make.plan(Code(at, raises).pipeline(make)), tmp_path / "raising")
     mortal = MortalBlocks(make.plan(Code(at, end).pipeline(make)), tmp_path / "dying")
     for start in range(0, len(PAYLOADS), 200):
@@ -217,7 +217,7 @@ def test_messages_of_the_same_number_in_other_sources_are_not_taken_for_it(make,
     assert REPLAYS in mortal.plan.sources
 
 
-def test_a_death_between_calls_blames_no_message(tmp_path):
+def test_a_death_between_calls_is_attributed_to_no_message(tmp_path):
     def run():
         note = WorkerNote(tmp_path)
         (tmp_path / "name").write_text(note.name)
@@ -231,7 +231,7 @@ def test_a_death_between_calls_blames_no_message(tmp_path):
     assert take_note(tmp_path, (tmp_path / "name").read_text()) == Note(7, "", "")
 
 
-def test_what_is_left_says_how_python_died(tmp_path, make):
+def test_the_note_says_how_python_died(tmp_path, make):
     (worker,) = Blocks(make.plan(make.pipeline("p")), tmp_path / "home").workers
 
     def run():

@@ -515,7 +515,7 @@ def test_a_loop_has_the_globals_of_one_module(tmp_path, monkeypatch):
     assert inline(loop, symbol, ["message"], lambda found, write: write("third = ", found))
 
 
-def test_a_source_that_was_changed_after_the_import_is_not_believed(tmp_path, monkeypatch):
+def test_a_source_that_was_changed_after_the_import_is_not_used(tmp_path, monkeypatch):
     file = tmp_path / "changes_later.py"
     file.write_text("def convert(number):\n    return number + 1\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -139,7 +139,7 @@ def check(log, store, bucket):
     assert sorted(store.entries) == [number for number, _ in committed_entries(store)]
 
 
-def test_few_entries_whatever_the_history():
+def test_few_entries_for_any_history():
     chance = random.Random(1)
     log, store, bucket, most, changed = run_many(lambda _: (chance.sample(range(2000), 3), 100), 4000)
     check(log, store, bucket)

@@ -69,7 +69,7 @@ def test_a_new_attribute_is_explained_in_the_dead_letters(blocks):
         assert "@wallaroo.state_upgrade(Totals) above it. Then replay the dead letters." in letter["error"]
 
 
-def test_an_upgrade_makes_states_as_if_they_had_been_so_always(blocks):
+def test_upgraded_states_are_like_new_ones(blocks):
     Totals.has_history = True
 
     @wallaroo.state_upgrade(Totals)
@@ -88,7 +88,7 @@ def test_an_upgrade_makes_states_as_if_they_had_been_so_always(blocks):
     assert third.letters == []
 
 
-def test_a_class_that_is_gone_is_found_before_the_first_message(blocks, monkeypatch):
+def test_a_missing_class_is_found_before_the_first_message(blocks, monkeypatch):
     monkeypatch.delattr(sys.modules[__name__], "Totals")
     again = second(blocks)
     (worker,) = again.workers

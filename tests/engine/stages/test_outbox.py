@@ -65,7 +65,7 @@ def test_messages_travel_to_the_bucket_of_their_key(outbox_of, partitions):
     assert sum(chunk.number for share in shares for chunk in share) == 6
 
 
-def test_taking_empties(outbox_of):
+def test_taking_the_output_empties_the_outbox(outbox_of):
     _, outbox, run = outbox_of(buckets=1)
     run([b"a"])
     outbox.printed.write("hello")
@@ -109,7 +109,7 @@ def test_sinks_dead_letters_and_printed_text_ride_on_the_carrier(make, dead_lett
     assert taken(outbox) == []
 
 
-def test_a_flood_of_printed_text_is_cut_short(outbox_of):
+def test_too_much_printed_text_is_truncated(outbox_of):
     _, outbox, _ = outbox_of()
     outbox.printed.write("x" * 1_000_000)
     (chunk,) = taken(outbox)

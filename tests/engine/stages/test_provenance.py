@@ -152,7 +152,7 @@ def test_after_another_state_only_the_source_is_known(query, make, dead_letters)
     assert "position" not in record
 
 
-def test_a_program_that_does_something_else_the_second_time_gets_no_position(query, make, dead_letters, tmp_path):
+def test_a_program_that_is_not_deterministic_gets_no_position(query, make, dead_letters, tmp_path):
     def number(text):
         # By value in each worker, so what they share is on the disk.
         with Path(tmp_path / "calls").open("a") as file:
@@ -197,7 +197,7 @@ def test_many_errors_cost_one_more_run_of_the_first_stage_and_print_nothing(
     assert screen.getvalue() == ""
 
 
-def test_a_message_is_kept_as_it_came_whatever_the_computation_did_to_it(query, make, dead_letters):
+def test_a_message_is_kept_as_it_arrived_even_if_the_computation_changed_it(query, make, dead_letters):
     def into_dict(text):
         return {"word": text}
 
@@ -244,7 +244,7 @@ def test_a_key_of_a_later_step_belongs_to_its_own_message(make, tmp_path, dead_l
     assert (record["message"], record["key"], record["position"]) == ("'AFAIL'", "'a'", 1)
 
 
-def test_a_key_that_equals_nothing_does_no_harm(query, make, dead_letters):
+def test_a_key_that_equals_nothing_is_handled(query, make, dead_letters):
     def refuse(word, state):
         raise ValueError(word)
 

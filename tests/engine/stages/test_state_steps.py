@@ -229,7 +229,7 @@ def test_a_state_that_cannot_be_made_fails_its_messages(machine, failed):
     assert tried.block({"k": ["e"]}) == [("e", 1)]
 
 
-def test_a_state_of_none_is_refused_in_words(machine, failed):
+def test_a_state_of_none_is_refused_clearly(machine, failed):
     tried = machine(collect, state=lambda: None)
     assert tried.block({"k": ["a"]}) == []
     assert failed(tried) == [("'a'", "ValueError: making a state for 'state' gave None")]
@@ -286,7 +286,7 @@ class TestUnpicklableStates:
         assert tried.states == {"k": ["a", "b", "unlock"]}
         assert len(failed(tried)) == 2
 
-    def test_it_is_not_mistaken_for_a_disk_that_fails_whatever_user_code_raises(self, machine, failed):
+    def test_errors_of_user_code_are_not_mistaken_for_a_failing_disk(self, machine, failed):
         tried = machine(self.compute)
         tried.store = FullStore()
         with pytest.raises(OSError, match="No space left"):
@@ -314,7 +314,7 @@ class NoFile:
 
 
 class TestSaveStateFalse:
-    def test_the_change_lives_on_in_this_run_only(self, machine):
+    def test_the_change_lasts_for_this_run_only(self, machine):
         tried = machine(collect)
         tried.block({"k": ["a"], "j": ["unsaved"]})
         tried.block({"k": ["unsaved"]})
@@ -386,7 +386,7 @@ def test_messages_that_cannot_be_made_are_not_forgotten(make):
         machine.block({"k": ["a", "b", "c"]})
 
 
-def test_nor_are_those_of_other_keys(make):
+def test_nor_are_messages_of_other_keys(make):
     def broken(messages):
         counter = iter(messages)
 

@@ -49,7 +49,7 @@ def test_messages_go_from_step_to_step_and_out_in_order(make, run):
     assert result.dead == []
 
 
-def test_none_goes_no_further(make, run):
+def test_none_is_dropped(make, run):
     assert run([b"a", b"b", b"c"], make.step(drop_b), make.step(upper)).sinks == {0: (2, b"A\nC\n")}
 
 

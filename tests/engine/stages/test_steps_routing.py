@@ -116,7 +116,7 @@ def oracle(lines):
 
 
 @pytest.mark.parametrize(("partitions", "tasks"), [(1, 1), (2, 3), (3, 2)])
-def test_outputs_are_those_of_plain_python_whatever_the_layout(make, tmp_path, partitions, tasks):
+def test_outputs_are_those_of_plain_python_in_any_layout(make, tmp_path, partitions, tasks):
     query = Query(plan_of(make, animals()), tmp_path, workers=2, partitions=partitions)
     sent = defaultdict(list)
     lines = some_lines(200)

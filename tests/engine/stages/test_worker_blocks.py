@@ -74,7 +74,7 @@ def evaluated(sent):
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 8])
 @pytest.mark.parametrize("buckets", [1, 7, 128])
-def test_word_count_whoever_computes_it_and_whenever_it_is_committed(make, tmp_path, partitions, buckets):
+def test_word_count_with_any_tasks_and_commits(make, tmp_path, partitions, buckets):
     line = make.pipeline("p", make.step(split, multi=True), make.state_step(count_word, key=first_letter))
     blocks = Blocks(make.plan(line, buckets=buckets), tmp_path, workers=3, partitions=partitions, seed=buckets)
     lines = text(120)
@@ -147,7 +147,7 @@ def test_the_next_run_resumes_with_another_number_of_tasks(make, tmp_path):
     assert by_key(evaluated(blocks.sent[1])) == by_key(counted(lines)[160:])
 
 
-def test_two_states_in_a_row(make, tmp_path):
+def test_two_consecutive_states(make, tmp_path):
     line = make.pipeline(
         "p",
         make.step(split, multi=True),

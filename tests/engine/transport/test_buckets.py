@@ -116,7 +116,7 @@ def test_other_processes_compute_the_same_hashes(seed):
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 4, 7, 8, 16, 200])
 @pytest.mark.parametrize("number", [1, 2, 5, 27, 64, 400])
-def test_ids_go_round_the_partitions(number, partitions):
+def test_ids_are_distributed_round_robin(number, partitions):
     ids = spread_ids(number, partitions)
     assert len(set(ids)) == number
     assert all(0 <= id_ < 1 << 31 for id_ in ids)
@@ -181,7 +181,7 @@ def spark(tmp_path_factory):
         gateway.proc.wait(timeout=120)
 
 
-def test_our_hash_of_an_id_is_sparks(spark):
+def test_our_hash_of_an_id_equals_sparks(spark):
     frame = spark.sql("select cast(id as int) id from range(-50, 3000) union all values (2147483647), (-2147483648)")
     rows = frame.selectExpr("id", "hash(id)", "pmod(hash(id), 7)").collect()
     assert len(rows) == 3052

@@ -254,7 +254,7 @@ def _forget_classes() -> None:
     ],
     ids=lambda objects: str([type(each).__name__ for each in objects]),
 )
-def test_comes_back_as_from_pickle(objects: list[Any]) -> None:
+def test_objects_are_restored_as_by_pickle(objects: list[Any]) -> None:
     (found,) = unpack(pack(objects))
     assert described(found) == described(pickle.loads(pickle.dumps(objects)))
 
@@ -359,7 +359,7 @@ def test_a_few_objects_with_many_items_are_left_to_pickle() -> None:
     assert pack_plain([tuple(range(20))]) is None
 
 
-def test_one_odd_tuple_does_not_slow_all_others_down_for_ever() -> None:
+def test_one_different_tuple_does_not_slow_down_all_others_forever() -> None:
     assert pack_plain([(1, [2])]) is None
     assert any(pack_plain([(1, 2)]) for _ in range(200))
 
@@ -387,7 +387,7 @@ plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st
     st.lists(st.builds(Total, plain, plain)),
     st.lists(st.tuples(plain, st.tuples(plain, plain)) | st.lists(plain, max_size=2)),
 )
-def test_whatever_is_packed_comes_back(totals: list[Total], tuples: list[Any]) -> None:
+def test_any_packed_objects_are_restored(totals: list[Total], tuples: list[Any]) -> None:
     packing._passes.clear()
     found = unpack(pack(totals, tuples))
     assert described(found) == described(pickle.loads(pickle.dumps([totals, tuples])))

@@ -38,7 +38,7 @@ def with_program(tmp_path):
 
 
 class TestPlanRef:
-    def test_where_there_is_no_file_the_reference_brings_the_plan_along(self, make, with_program, tmp_path):
+    def test_without_the_file_the_reference_contains_the_plan(self, make, with_program, tmp_path):
         plan = make.plan(make.pipeline("p"), run_id="7")
         ref = PlanRef.write(with_program(plan), tmp_path / "plan").with_parcel()
         (tmp_path / "plan").unlink()

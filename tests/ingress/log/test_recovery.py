@@ -78,7 +78,7 @@ def test_a_damaged_last_block_is_dropped_and_reported(log, kind):
 
 
 @pytest.mark.parametrize("made", [1, 2, 3])
-def test_a_segment_of_which_only_some_files_were_made_is_no_obstacle(log, made):
+def test_a_partly_created_segment_is_ignored(log, made):
     for path in segment_paths(log, 5)[:made]:
         path.touch()
     with LogWriter(log) as writer:
@@ -88,7 +88,7 @@ def test_a_segment_of_which_only_some_files_were_made_is_no_obstacle(log, made):
 
 
 @pytest.mark.parametrize("deleted", [1, 2])
-def test_a_segment_of_which_only_some_files_were_deleted_is_gone(tmp_path, deleted):
+def test_a_partly_deleted_segment_is_ignored(tmp_path, deleted):
     with LogWriter(tmp_path, segment_bytes=1) as writer:
         writer.append(KEPT)
         writer.append(LAST)
@@ -105,7 +105,7 @@ def test_a_log_whose_files_are_all_empty_begins_again(tmp_path):
         assert writer.append([b"x"]) == 1
 
 
-def test_damage_in_the_middle_is_not_papered_over(tmp_path):
+def test_damage_in_the_middle_is_not_skipped_silently(tmp_path):
     with LogWriter(tmp_path, segment_bytes=1) as writer:
         for _ in range(3):
             writer.append([b"x"])
@@ -114,7 +114,7 @@ def test_damage_in_the_middle_is_not_papered_over(tmp_path):
         LogWriter(tmp_path)
 
 
-def test_what_the_application_has_had_gets_no_new_messages_from_the_first_connection_on(tmp_path):
+def test_positions_that_were_processed_are_never_reused(tmp_path):
     with LogWriter(tmp_path / "log") as writer:
         writer.append([b"x"] * 9)
     endpoint = listening(tmp_path, known={0: 10})
@@ -142,7 +142,7 @@ def test_what_the_application_has_had_gets_no_new_messages_from_the_first_connec
 
 
 @pytest.mark.parametrize("notes", ["5 8\n", "5 6\n6 8\n", "6 8\n5 6\n", "3 8\n"])
-def test_a_crash_after_a_loss_was_noted_gives_its_numbers_to_nobody(log, notes):
+def test_positions_recorded_as_lost_are_not_reused_after_a_crash(log, notes):
     """The segment behind the lost messages was not made any more, or a power failure took it."""
     (log / "lost").write_text(notes)
     for end in (9, 10):

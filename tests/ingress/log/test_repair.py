@@ -90,7 +90,7 @@ def test_damaged_messages_can_be_skipped(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_damaged_messages_that_were_processed_are_nobodys_loss(tmp_path, kind):
+def test_damaged_messages_that_were_processed_are_not_reported_as_lost(tmp_path, kind):
     fill(tmp_path, [4, 4, 4, 4])
     path = getattr(segment_paths(tmp_path, 0), kind)
     flip(path, path.stat().st_size * 3 // 8)
@@ -103,7 +103,7 @@ def test_damaged_messages_that_were_processed_are_nobodys_loss(tmp_path, kind):
     assert [payload for _, payloads in reader.read(8, 16) for payload in payloads] == list(map(message, range(8, 16)))
 
 
-def test_a_segment_that_is_gone_can_be_gone_without(tmp_path):
+def test_a_missing_segment_can_be_skipped(tmp_path):
     fill(tmp_path, [3, 3, 3], segment_bytes=1)
     segment_paths(tmp_path, 3).unlink()
     (told,) = skip_damaged(tmp_path)
@@ -150,7 +150,7 @@ def test_a_range_whose_messages_are_all_lost_is_passed(tmp_path):
     assert (reader.limit(0, 1), reader.limit(0, 1000), reader.limit(3, 1), reader.limit(5, 1)) == (3, 9, 9, 9)
 
 
-def test_a_whole_log_is_left_alone(tmp_path):
+def test_an_undamaged_log_is_not_changed(tmp_path):
     fill(tmp_path, [3, 1, 5], segment_bytes=100)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     assert skip_damaged(tmp_path) == []
@@ -158,7 +158,7 @@ def test_a_whole_log_is_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("torn", ["3", "3 1", "3 12", "\0\0\0\0"])
-def test_a_torn_note_of_what_is_lost_counts_for_nothing_and_spoils_no_other(tmp_path, torn):
+def test_a_torn_record_of_a_loss_is_ignored_and_affects_no_other(tmp_path, torn):
     fill(tmp_path, [3])
     (tmp_path / "lost").write_text(f"1 2\n{torn}")
     assert lost_ranges(tmp_path) == [(1, 2)]
@@ -201,7 +201,7 @@ def test_wherever_bits_are_flipped_the_rest_is_read_and_what_is_lost_is_reported
 
 @settings(deadline=None, max_examples=40)
 @given(blocks=st.lists(st.integers(1, 6), min_size=2, max_size=12), seed=st.integers(0, 1_000_000))
-def test_without_a_word_nothing_is_skipped(tmp_path_factory, blocks, seed):
+def test_nothing_is_skipped_silently(tmp_path_factory, blocks, seed):
     directory = tmp_path_factory.mktemp("log")
     end = fill(directory, blocks, segment_bytes=150)
     choose = random.Random(seed)

@@ -11,7 +11,7 @@ SEEDS = {1285: 5, 2906: 5, 52: 3}
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_the_guarantees_promise_holds_whatever_strikes(seed, tmp_path):
+def test_the_guarantees_hold_under_any_faults(seed, tmp_path):
     result = perform(make_schedule(seed, SEEDS[seed], kafka=False), tmp_path)
     print(result)
     assert not result.verdict.violations, result

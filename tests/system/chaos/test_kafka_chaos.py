@@ -9,7 +9,7 @@ SEED = 1179
 
 
 @pytest.mark.timeout(900)
-def test_every_output_is_in_the_topic_once_whatever_strikes(new_kafka, tmp_path):
+def test_every_output_is_in_the_topic_once_under_any_faults(new_kafka, tmp_path):
     result = perform(make_schedule(SEED, 3, kafka=True), tmp_path, new_kafka())
     print(result)
     assert not result.verdict.violations, f"run it again with `make chaos KAFKA=1 SEED={SEED}`: {result}"

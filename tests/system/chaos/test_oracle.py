@@ -82,7 +82,7 @@ def test_a_lost_end_is_found_only_if_it_was_accepted(sent, lines):
     assert not violations(sent, lines[:158])
 
 
-def test_a_gap_is_found_also_where_nobody_knows_what_was_accepted(sent):
+def test_a_gap_is_found_even_if_it_is_unknown_what_was_accepted(sent):
     sent["y"].accepted = False
     fewer = run_of({"x": sent["x"], "y": Sent(sent["y"].keys[:50])})
     assert not violations(sent, fewer)
@@ -112,7 +112,7 @@ def test_a_state_that_went_back_is_found(sent, lines):
     assert violations(sent, lines)
 
 
-def test_a_message_that_nobody_sent_is_found(sent, lines):
+def test_a_message_that_was_not_sent_is_found(sent, lines):
     assert violations(sent, [*lines, b"d x 81 0 1\n"])
     assert violations(sent, [*lines, b"d \xff x\n"])
 
@@ -172,7 +172,7 @@ def test_a_topic_in_order_holds(sent, topic):
     assert not in_topic(sent, topic)
 
 
-def test_in_a_topic_whatever_is_lost_repeated_or_swapped_is_found(sent, topic):
+def test_in_a_topic_lost_repeated_and_swapped_messages_are_found(sent, topic):
     whole = topic[0]
     topic[0] = whole[:-1]
     assert in_topic(sent, topic)

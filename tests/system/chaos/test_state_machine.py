@@ -130,6 +130,6 @@ class Life(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(900)
-def test_what_was_accepted_comes_out_once_whatever_happens():
+def test_accepted_messages_are_output_once_in_any_sequence_of_faults():
     run_state_machine_as_test(seed(SEED)(Life), settings=FEW)
     assert set(Life.happened) == {"start", "recover", "send", "wait", "crash", "crash_while_starting", "stop"}
