@@ -1,6 +1,6 @@
 """For all tests: a JVM without its second compiler, a Ctrl-C that works, no deadlines, and files of other users.
 
-State goes to a folder of the tests' own, never to the home folder of whoever runs them.
+State goes to a folder of the tests' own, never to the home folder of the user who runs them.
 
 Whole processes come first, so that at the end no worker of the test runner waits for another's long tests.
 
@@ -16,7 +16,7 @@ from hypothesis import settings
 
 # A JVM that lives for seconds does not optimise what it will not run again; it halves the work.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
-# Whoever runs the tests in the background of a script has it ignored, and all their processes would inherit that.
+# In the background of a script it is ignored, and all processes of the tests would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # How long an example takes says nothing on a busy machine.
 settings.register_profile("unhurried", deadline=None)
@@ -90,9 +90,9 @@ def _need(fetch, what):
 
 @pytest.fixture
 def given_away():
-    """Return a function that makes something another user's, and returns as whom one has to ask to find it so.
+    """Return a function that gives a file to another user, and returns the user for whom it is then another user's.
 
-    Who may not give files away asks as somebody else: all files of the one who runs the tests are another user's then.
+    Only root can give files away. Other users ask for a user other than themselves, whose files theirs are not.
     """
 
     def give(path):

@@ -27,7 +27,7 @@ PATIENCE = 240
 """How long anything may take on a machine that is busy with other things."""
 
 LEFT_SECONDS = 30
-"""How long after a run's end anything of it may be there, on such a machine; on an idle one it is hardly noticed."""
+"""How long processes of a run may outlive it on such a machine; on an idle one it is hardly noticed."""
 
 MARK = "WALLAROO_TEST_RUN"
 """The variable by whose value all processes of a run are known, also those whose parents are gone."""
@@ -89,7 +89,7 @@ class Process:
 
     @property
     def is_running(self):
-        """Tell whether the process has not ended yet."""
+        """Return whether the process has not ended yet."""
         return self._process.poll() is None
 
     def wait_until(self, condition, what, pause=0.01):
@@ -106,7 +106,7 @@ class Process:
     def exit_code(self):
         """Wait for the process to end and return its exit code."""
         code = self._process.wait(PATIENCE)
-        # A child that outlived it could keep the stream open: that is found out by `nothing_left`.
+        # A child that outlived it could keep the stream open: `nothing_left` finds that out.
         self._reader.join(5)
         return code
 
@@ -125,8 +125,8 @@ class Process:
         self.nothing_left()
 
     def kill(self):
-        """End the process as a power failure would, without a chance to tidy up."""
-        # What it was doing is not to go on while its family is looked for.
+        """Kill the process, without a chance to clean up."""
+        # It must not do anything more while its descendants are collected.
         self._process.send_signal(signal.SIGSTOP)
         self.note_family()
         self._process.kill()
@@ -149,7 +149,7 @@ class Process:
         return [process for process in psutil.process_iter() if is_alive(process) and _mark_of(process) == self._mark]
 
     def note_family(self):
-        """Remember the processes below this one, to look for them when it has ended."""
+        """Remember the descendants of this process, to look for them when it has ended."""
         with contextlib.suppress(psutil.NoSuchProcess):
             self._family.update({p.pid: p for p in psutil.Process(self.pid).children(recursive=True)})
 
@@ -164,9 +164,9 @@ class Process:
 
 
 def is_alive(process):
-    """Tell whether a process runs; one that has ended and is only not reaped yet does not."""
+    """Return whether a process runs; one that has ended and is not reaped yet does not count."""
     try:
-        # One that has ended may have to wait until somebody asks how; its threads may take longer than its first one.
+        # A zombie waits to be reaped; its other threads may take longer to end than its first one.
         return process.is_running() and (process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1)
     except psutil.NoSuchProcess:
         return False

@@ -1,4 +1,4 @@
-"""Who else could have a hand in a file."""
+"""Which other users could change a file."""
 
 import grp
 import os
@@ -98,7 +98,7 @@ def test_a_group_that_is_one_users_alone_is_that_user():
     for user in own:
         assert not others_can_write(NOBODYS, made_up(0o775, user.pw_uid, user.pw_gid))
         assert others_can_write(NOBODYS, made_up(0o777, user.pw_uid, user.pw_gid))
-    # Nobody is listed in a group that all users have as their first one.
+    # Users are not listed in a group that is their primary one.
     names = {group.gr_gid: group.gr_name for group in grp.getgrall()}
     for user in pwd.getpwall():
         if names.get(user.pw_gid) != user.pw_name:
@@ -120,7 +120,7 @@ def test_the_folders_of_the_system_are_trusted():
 
 @pytest.fixture
 def own_group(tmp_path, monkeypatch):
-    """Have a group of one's own, as not everybody has who runs the tests; return its number."""
+    """Simulate a private group, which not every user who runs the tests has; return its number."""
     number = tmp_path.stat().st_gid
     monkeypatch.setattr(pwd, "getpwuid", lambda user: pwd.struct_passwd(("me", "x", user, number, "", "", "")))
     monkeypatch.setattr(grp, "getgrgid", lambda group: grp.struct_group(("me", "x", group, [])))
@@ -130,7 +130,7 @@ def own_group(tmp_path, monkeypatch):
 @pytest.mark.parametrize("writes", [True, False])
 @pytest.mark.parametrize("kind", ["file", "folder"] if sys.platform == "linux" else [])
 def test_a_list_of_users_beside_the_modes_counts(place, own_group, kind, writes):
-    """The group's mode is the most that anybody on the list may do, and no longer what the group may."""
+    """With a list, the group's mode is a mask for everyone on the list, not the permission of the group."""
     path = place if kind == "file" else place.parent
     path.chmod(0o770)
     assert untrusted_reason(place) is None

@@ -1,4 +1,4 @@
-"""Processes end with the one that asked for them, whatever they are doing and wherever they have gone."""
+"""Processes end with the one that requested them, whatever they are doing and whatever their parents are."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ from wallaroo import process_guard
 
 MARK = "WALLAROO_TEST_MARK"
 
-# Children of children that are gone, in sessions of their own, deaf to signals; one of them stands still.
+# Orphaned descendants in their own sessions, which ignore signals; one of them is stopped.
 STUBBORN = """
 import os, signal, time
 for number in range(3):
@@ -101,7 +101,7 @@ def test_what_a_command_has_started_ends_with_it(marked):
     asked.stdin.close()
 
 
-# A guard on a system that answers otherwise: it refuses to end some processes, or tells nothing of any.
+# A guard on a system that refuses to end some processes, or does not list them.
 ODD_SYSTEM = """
 import os, runpy, sys
 kill, listdir = os.kill, os.listdir

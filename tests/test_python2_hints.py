@@ -1,4 +1,4 @@
-"""Programs in Python 2 are told how to write what they mean in Python 3."""
+"""Errors of programs in Python 2 say what to write in Python 3."""
 
 import itertools
 import re

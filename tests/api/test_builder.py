@@ -1,4 +1,4 @@
-"""The builder writes down what it is given, and reports every mistake at once."""
+"""The builder records what it is given, and reports every mistake at once."""
 
 import pytest
 

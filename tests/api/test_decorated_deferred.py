@@ -1,4 +1,4 @@
-"""Functions that do not return their result when they are called: `async def`, and `yield`."""
+"""Functions that do not return their result directly: `async def`, and `yield`."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Decorated functions travel between processes."""
+"""Decorated functions are pickled, to be sent to other processes."""
 
 import copy
 import pickle

@@ -381,7 +381,7 @@ def test_a_program_that_generates_its_messages(arguments):
         assert testing.run(application, [wallaroo.serialize(1), 2]) == [1, 2]
 
 
-# Generations that meet.
+# Generations mixed in one application.
 
 
 def test_a_state_that_comes_with_its_computation_in_a_builder():

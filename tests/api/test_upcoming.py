@@ -1,4 +1,4 @@
-"""Windows have a place; what is in it comes later, and says so."""
+"""Names of windows exist, and raise an error that says that they come later."""
 
 import pytest
 

@@ -51,7 +51,7 @@ PLANTED = "raise SystemExit('a planted module was imported: ' + __file__)\n"
 
 @pytest.fixture
 def here(tmp_path):
-    """Return a folder in which somebody has put modules with well-known names."""
+    """Return a folder that contains modules with well-known names."""
     folder = tmp_path / "here"
     folder.mkdir()
     for name in ("colorsys", "numpy"):
@@ -67,7 +67,7 @@ def elsewhere(tmp_path):
 
 
 def load(name, folder, *path, how=("-c", PROGRAM)):
-    """Import an application in a process of its own; return what it prints, and what it says to the person."""
+    """Import an application in a process of its own; return what it prints, and what it says to the user."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [SOURCES, *path]))}
     done = run_python(*how, name, cwd=folder, env=environment)
     return done.stdout.splitlines(), done.stderr
@@ -134,7 +134,7 @@ def test_what_is_hidden_by_a_folder_inside_the_current_one_is_reported_too(here)
     (here / "goods.py").write_text("helper = 'hidden'\n")
     (here / "offers").mkdir()
     (here / "offers" / "__init__.py").write_text("")
-    # As where the virtual environment lies in the project.
+    # As if the virtual environment were inside the project.
     installed = here / ".venv" / "site-packages"
     installed.mkdir(parents=True)
     (installed / "goods.py").write_text("helper = 'installed'\n")

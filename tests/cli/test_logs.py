@@ -1,4 +1,4 @@
-"""What a run tells: for people, for programs, and in a file."""
+"""What a run logs: for people, for programs, and in a file."""
 
 import json
 import os
@@ -140,7 +140,7 @@ def test_an_error_that_ends_the_command_is_in_the_log(capsys, tmp_path, as_json)
         assert ended.value.code == 5
         assert json.loads(err) == {**json.loads(kept), "level": "error", "message": "It cannot be."}
     else:
-        assert err == ""  # The command itself says it.
+        assert err == ""  # The command itself reports it.
         assert kept.endswith(" ERROR It cannot be.\n")
 
 

@@ -11,7 +11,7 @@ from wallaroo.ingress.limits import Limits
 
 @pytest.fixture
 def run():
-    """Run a command that has these options; it writes down the limits it was given."""
+    """Run a command that has these options; it records the limits it was given."""
 
     @click.command()
     @limit_options

@@ -252,7 +252,7 @@ def test_a_directory_that_another_run_holds_also_with_reset(machida):
 
 
 def record(machida, application="Counting", levels=(("counts",),), singles=(), under_way=()):
-    """Leave behind what a run of such an application would, with messages of these sources in a block under way."""
+    """Leave behind what a run of such an application would, with messages of these sources in an unfinished block."""
     home = Home(machida.home)
     home.open()
     home.record_layout(application, Layout(levels, frozenset(singles), 8))

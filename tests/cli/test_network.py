@@ -45,7 +45,7 @@ def finished(process, code):
 
 
 def wait_until_it_waits(process, server):
-    """Wait until the command says what it waits for."""
+    """Wait until the command reports what it waits for."""
     line = process.stderr.readline().decode()
     address = "{}:{}".format(*server.getsockname())
     assert line == (

@@ -1,4 +1,4 @@
-"""Comparisons of bytes with text, which Python 3 makes without a word."""
+"""Comparisons of bytes with text, about which Python 3 does not warn."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""`wallaroo receive --effectively-once`, as a process: each block is written once, whoever dies when."""
+"""`wallaroo receive --effectively-once`, as a process: each block is written once, whichever side is killed."""
 
 import random
 import signal
@@ -252,7 +252,7 @@ class TestAfterARestart:
                 for _ in range(choose.randrange(5)):
                     sender.deliver(confirmed, bodies[confirmed])
                     confirmed += 1
-                # Killed at any time on the way of the next block from the socket to the record.
+                # Killed at any moment between the arrival of the next block and its record.
                 sender.socket.sendall(frame(confirmed, bodies[confirmed]))
                 time.sleep(choose.uniform(0, 0.005))
                 process.kill()

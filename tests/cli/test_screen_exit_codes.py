@@ -17,7 +17,7 @@ def test_every_kind_of_error_has_a_code_in_the_table():
     kinds = [
         kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.WallarooError)
     ]
-    # Success and click's own usage errors are nobody's class.
+    # Success and click's own usage errors have no class.
     assert {kind.exit_code for kind in kinds} == set(EXIT_CODES) - {0, 2}
 
 

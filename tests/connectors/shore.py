@@ -93,7 +93,7 @@ class Shore:
         self.notices = []
 
     def run(self, test, start=0, readers=1):
-        """Run a test in a life of the ingress, which is not stopped cleanly."""
+        """Run a test with an ingress, which is not stopped cleanly."""
 
         async def live():
             server = IngressServer(self.config, self.notices.append)
@@ -112,7 +112,7 @@ class Shore:
         return dict(self.outputs)
 
     async def reach(self, server, ends):
-        """Wait until the messages before these, by lane, have come out, and tell meanwhile what has been delivered."""
+        """Wait until the messages before these, by lane, have come out, and report deliveries meanwhile."""
         while any(self.ends.get(Lane(0, lane), 0) < end for lane, end in ends.items()):
             server.sequencer.delivered(max(self.outputs, default=-1) + 1)
             await asyncio.sleep(0.001)

@@ -242,7 +242,7 @@ def test_the_limit_is_one_for_all_lanes_together(tmp_path):
         assert not rivers.held_back
         await until(lambda: rivers.held_back)
         assert (rivers.end_of(0), rivers.end_of(1)) == (40, BEGIN + 30)
-        # What was committed before counts for nothing.
+        # What was committed before is ignored.
         rivers.commit({0: 5, 1: BEGIN + 10})
         assert (rivers.committed_of(0), rivers.held_back) == (20, True)
 
@@ -270,7 +270,7 @@ def test_invalid_ranges_are_refused(tmp_path, announced, why):
 
 
 class Locked:
-    """A message that cannot travel."""
+    """A message that cannot be sent to another process."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -298,7 +298,7 @@ def test_a_dead_letter_names_the_lane_as_the_partition(tmp_path):
     shore = Shore(tmp_path, source, built=wallaroo.build_application("Rivers", pipeline))
     shore.run(all_boats(shore, source))
     found = Counter((each["step"], each["source"], each["partition"], each["position"]) for each in shore.letters)
-    # Those that cannot travel are found again by a rerun of their block.
+    # Those that cannot be sent are found again by a rerun of their block.
     expected = [("pass", 0, 7), ("pass", 1, BEGIN + 7), ("pass", 1, BEGIN + 17)]
     expected += [("decoder", 0, 3), ("decoder", 1, BEGIN + 11)]
     assert found == Counter((step, "north sea", river, number) for step, river, number in expected)

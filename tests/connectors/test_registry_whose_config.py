@@ -1,4 +1,4 @@
-"""Nobody but the connectors asks what class a config has: then a further connector is a further package."""
+"""Only connectors check the class of a config, so a further connector is just a further package."""
 
 import ast
 from pathlib import Path

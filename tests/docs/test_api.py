@@ -1,4 +1,4 @@
-"""The reference of the API: everything that users import stands there, once, and has words for what it takes."""
+"""The reference of the API: everything that users import is there, once, with a description of its arguments."""
 
 import inspect
 import re

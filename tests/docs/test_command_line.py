@@ -1,4 +1,4 @@
-"""The reference of the command line: every command and option of the program stands there, and no other."""
+"""The reference of the command line: every command and option of the program is there, and no other."""
 
 import os
 import re

@@ -58,7 +58,7 @@ def test_the_receiver_on_the_page(start, sink, tmp_path):
     one.close()
     receiver.kill()
     start()
-    # The first of another run, which had not heard that its block was confirmed.
+    # The first of another run, which does not know that its block was confirmed.
     one.deliver(OutputBlock(3, [b"three, computed anew"]))
     one.deliver(OutputBlock(4, [b""]))
     one.close()

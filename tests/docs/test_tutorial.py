@@ -72,7 +72,7 @@ def a_day(rooms):
 
 
 def machida_options(first, module="rooms"):
-    """Return the options of the page's first command for the module that begins with the option `first`."""
+    """Return the options of the page's first command for the module, which begin with the option `first`."""
     return re.search(rf"^\$ machida --application-module {module} ({first} .*)$", TUTORIAL, re.MULTILINE)[1].split()
 
 
@@ -196,7 +196,7 @@ def test_the_program_does_what_the_tutorial_says(program, tmp_path):
         expected = rising(some)
         size = sum(len(line) + 1 for lines in expected.values() for line in lines)
         run.wait_until(lambda: sink.size >= size, "the highest temperatures")
-        # The last reading of each room has been computed, and so have those in front of it.
+        # The last reading of each room has been computed, and so have those before it.
         counts = {room: sum(len(plausible(report)) for report in some if report["room"] == room) for room in expected}
         send(run.address("questions"), list(counts))
         answers = {room: f"{room} {count} readings" for room, count in counts.items()}

@@ -113,7 +113,7 @@ class Blocks:
         return self.plan.layout.states[name[0]].level, self.plan.placement(name[0], self.partitions)(name[1])
 
     def commit(self):
-        """End the epoch; the tasks go on."""
+        """End the epoch; the tasks continue."""
         changed = {}
         for stage, files in self.stages.values():
             self.letters += stage.end()
@@ -122,7 +122,7 @@ class Blocks:
         self.commits.commit(self.done, changed, {})
 
     def crash(self):
-        """Let everything die that has not been committed; the next tasks may run in other processes."""
+        """Discard everything that is not committed; the next tasks may run in other processes."""
         self.end_tasks()
         self.done = self.commits.block
         self.sent.clear()
@@ -134,7 +134,7 @@ class Blocks:
         self.stages.clear()
 
     def restart(self, **changes):
-        """Go on as the next run of the application."""
+        """Continue as the next run of the application."""
         self.end_tasks()
         self.sequence.close()
         return Blocks(self.plan, self.folder, workers=len(self.workers), **changes)

@@ -1,4 +1,4 @@
-"""What a run counts is whole whenever somebody looks, and plain data."""
+"""The metrics of a run: consistent at any moment, and plain data."""
 
 import json
 import threading

@@ -15,7 +15,7 @@ LOST = [
     Failure(Kind.LOST, "Python worker exited unexpectedly (crashed)"),
     Failure(Kind.INGRESS, "The process that accepts connections does not answer on /tmp/x (gone)."),
 ]
-# Words of a user's, in an error of ours.
+# Text of a user's error, in an error of ours.
 FINAL = Failure(Kind.FINAL, "Pipeline 'p' failed: OSError: [Errno 28] No space left on device")
 
 
@@ -48,7 +48,7 @@ def test_a_full_disk_is_waited_for_however_often(run, notices):
     assert len(notices) == 1
     run.progress(6)
     assert notices[1:] == ["The application has resumed."]
-    # The next time it is told again.
+    # The next time it is reported again.
     assert run.wait(DISK_FULL, done=6)
     assert notices[2:] == [notice]
 
@@ -72,7 +72,7 @@ def test_a_failure_on_a_full_disk_need_not_name_the_cause(run, notices, monkeypa
     assert run.is_transient(failure)
     assert all(run.wait(failure, done=0) for _ in range(4))
     assert "is full" in notices[0]
-    # But a disk that is always nearly full is not blamed for ever.
+    # But a disk that is always nearly full does not excuse failures forever.
     with pytest.raises(WallarooError, match="Mkdirs failed"):
         run.wait(failure, done=0)
 
@@ -80,7 +80,7 @@ def test_a_failure_on_a_full_disk_need_not_name_the_cause(run, notices, monkeypa
 @pytest.mark.parametrize("failure", LOST)
 def test_workers_that_keep_dying_end_the_run_after_some_tries(run, notices, failure):
     for done in range(3):
-        # Each time some blocks get through, the tries begin anew.
+        # Each time some blocks are delivered, the retries are counted again.
         assert all(run.wait(failure, done) for _ in range(4))
     with pytest.raises(WallarooError, match="The application cannot continue"):
         run.wait(failure, done=2)
@@ -138,7 +138,7 @@ def test_other_failures_end_the_run(run, notices):
 
 
 def test_a_program_that_has_to_be_changed_ends_the_run_with_a_code_of_its_own(run, notices, monkeypatch):
-    # Whatever else there may be to wait for.
+    # Even if there is something else to wait for.
     monkeypatch.setattr(restart_policy, "ENOUGH_ROOM", 1 << 60)
     monkeypatch.setattr(restart_policy, "is_full", lambda _: True)
     failure = Failure(Kind.APPLICATION, "State 'totals' cannot be loaded.")
@@ -155,7 +155,7 @@ def test_a_program_that_has_to_be_changed_ends_the_run_with_a_code_of_its_own(ru
 
 def test_any_number_of_fatal_messages_is_left_out_as_long_as_blocks_are_delivered_in_between(run):
     for found in range(1, 30):
-        # None of them is committed yet, so all of them are told of again.
+        # None of them is committed yet, so all of them are passed again.
         assert run.wait(LOST[0], done=found, fatal_calls=calls(found))
 
 

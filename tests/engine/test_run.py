@@ -1,4 +1,4 @@
-"""A run that is stopped commits what is under way, also while the query is started again: real parts, but for Spark."""
+"""A run that is stopped commits what is in progress, also during a restart of the query: real parts, but for Spark."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def parts(make, tmp_path):
 
 
 class Life:
-    """A life of the query, of one task that has no states."""
+    """An attempt of the query, of one task that has no states."""
 
     def __init__(self, ingress, parts, attempt):
         start = parts.egress.begin(attempt, Expected(1, 1, lambda _: None))
@@ -76,7 +76,7 @@ class Life:
         return number, None if length < 0 else self._frames.read(length)
 
     def is_closed(self):
-        """Wait until the ingress closes the line."""
+        """Wait until the ingress closes the connection."""
         return self._frames.read() == b""
 
     def compute_next(self):
@@ -112,7 +112,7 @@ def test_a_stop_ends_the_epoch_of_the_next_attempt_where_the_last_one_was_to_end
         assert old.next()[0] == 0
         finish = threading.Thread(target=running.finish, args=[Stop()], daemon=True)
         finish.start()
-        # It does nothing more, but its line is still open.
+        # It does nothing more, but its connection is still open.
         assert old.next() == (1, None)
         with closing(Life(ingress, parts, "new")) as new:
             new.compute_next()

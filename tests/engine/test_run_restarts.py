@@ -1,6 +1,6 @@
-"""Lives of the query, one after the other, without Spark: all other parts are real, and a seed decides what comes next.
+"""Attempts of the query, one after the other, without Spark: all other parts are real, and a seed decides what happens.
 
-Epochs end while tasks go on, some tasks fall behind, words come late, and what has been replaced does not know it.
+Epochs end while tasks continue, some tasks fall behind, messages arrive late, and replaced tasks do not know it yet.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ def word_of(message):
 
 
 def computed(messages, levels):
-    """Return what is to be put out, and which messages fail."""
+    """Return the expected outputs, and which messages fail."""
     outputs, failed, numbers, sums = [], [], Counter(), Counter()
     for message in messages:
         if levels and message[0].endswith("!"):
@@ -87,7 +87,7 @@ def computed(messages, levels):
 
 
 class ToDriver(TaskChannel):
-    """A task's line to the driver without a socket: what is handed in is there at once."""
+    """A task's connection to the driver without a socket: what is sent is there at once."""
 
     def __init__(self, life, level, partition):
         self._take = partial(life.run.collector._take, _Task(life.name, level, partition, connection=None, note=""))
@@ -104,7 +104,7 @@ class ToDriver(TaskChannel):
 
 
 class Task:
-    """One task of a life, which takes one row at a time."""
+    """One task of an attempt, which takes one row at a time."""
 
     def __init__(self, life, level, partition):
         self.inbox = deque()
@@ -141,7 +141,7 @@ class Task:
 
 
 class Life:
-    """A life of the query, with any number of tasks."""
+    """An attempt of the query, with any number of tasks."""
 
     names = count()
 
@@ -181,7 +181,7 @@ class Life:
 
 
 class Run:
-    """A run of the application, as far as its directory is concerned; also what the egress sends to, and tells."""
+    """A run of the application, as far as its directory matters; also what the egress sends, and reports."""
 
     numbers = count()
 
@@ -245,7 +245,7 @@ class Run:
             self.told.popleft()()
 
     def work_in_vain(self):
-        with suppress(OSError, LogCorruptError):  # What it needs may be gone.
+        with suppress(OSError, LogCorruptError):  # What it needs may no longer exist.
             if self.past is not self.life:
                 self.past.work()
 
@@ -320,7 +320,7 @@ def test_everything_is_output_once_and_in_order_in_any_attempt(make, tmp_path, l
         make.state_step(count_letter, state="letters", key=letter_of),
         make.state_step(sum_up, state="words", key=word_of),
     ]
-    # All in one run, as far as states are concerned: what is not saved goes on.
+    # All in one run, as far as states are concerned: unsaved changes stay visible.
     plan = make.plan(make.pipeline("p", make.step(parse), *states[:levels]), buckets=8, run_id="run")
     to_come = deque(f"{word} {number}".encode() for word, number in messages)
     sent = []
@@ -350,7 +350,7 @@ def test_everything_is_output_once_and_in_order_in_any_attempt(make, tmp_path, l
 
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_an_epoch_ends_when_much_state_has_changed_and_only_once(make, tmp_path, monkeypatch, seed):
-    # So that several tasks have changed much before the first of them is heard.
+    # So that several tasks have changed much before the report of the first arrives.
     monkeypatch.setattr(worker_module, "_KEPT_AT_MOST", 80)
     monkeypatch.setattr(tasks_module, "_MUCH_STATE_BYTES", 300)
     monkeypatch.setattr(sequencer_module, "WINDOW_BYTES", 1000)
@@ -375,7 +375,7 @@ def test_an_epoch_ends_when_much_state_has_changed_and_only_once(make, tmp_path,
     asked = Counter((task, bisect_right(ends, block)) for kind, block, task in handed_in if kind == ENOUGH)
     assert commits > 1
     assert set(asked.values()) == {1}
-    # Nobody else asks for the end of an epoch, and nobody asks in vain.
+    # There are no other requests for the end of an epoch, and each of these has an effect.
     assert {epoch for _, epoch in asked} == set(range(len(ends)))
 
 

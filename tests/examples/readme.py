@@ -1,4 +1,4 @@
-"""Does what an example's README says: its commands as they stand, in terminals, in a copy of the example's folder.
+"""Does what an example's README says: its commands unchanged, in terminals, in a copy of the example's folder.
 
 Commands are the lines that begin with `$` in fenced `console` blocks; fenced `text` blocks show what one sees.
 Only the port numbers are replaced, in every command alike: by free ones, or those of servers that a test has started.
@@ -67,7 +67,7 @@ def _commands_from_sources(folder):
 
 
 class Terminal(Process):
-    """A command that runs on in a terminal of its own, until Ctrl-C."""
+    """A command that keeps running in its own terminal, until Ctrl-C."""
 
     def __init__(self, command, folder, env, log):
         self.command = command

@@ -27,7 +27,7 @@ TOKEN = "a secret"
 
 
 def make_decoder():
-    # A function inside a function travels by value: the child need not be able to import this file.
+    # A nested function is sent by value: the child need not be able to import this file.
     @wallaroo.decoder(header_length=4, length_fmt=">I")
     def decode(bs):
         return bs
@@ -67,7 +67,7 @@ def wait_for_end(client, name, end):
 
 
 def stays_at(client, name, end, seconds):
-    """Tell whether the log of a source reaches no further than `end` for some time."""
+    """Return whether the log of a source reaches no further than `end` for some time."""
     deadline = time.monotonic() + seconds
     while (is_there := client.status()[name]["end"] == end) and time.monotonic() < deadline:
         time.sleep(0.005)

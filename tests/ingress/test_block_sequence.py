@@ -1,4 +1,4 @@
-"""The sequence of blocks: one order, that survives whatever dies."""
+"""The sequence of blocks: one order, which survives any crash."""
 
 import json
 import struct

@@ -85,7 +85,7 @@ def test_senders_wait_while_too_much_is_unprocessed_and_nothing_is_lost(make_ing
                 assert ingress.log_bytes() <= bound
                 ingress.commit(end)
         sending()
-    # It was full many times, and has room again once and for all: each is told once.
+    # It was full many times, and has room again for good: each is reported once.
     assert "has room again" in ingress.notices.get(timeout=60)
     assert ingress.notices.empty()
     found.remove(b"me too")
@@ -108,7 +108,7 @@ def test_a_restart_does_not_forget_what_was_processed(make_ingress):
 def test_blocks_are_synced_on_request_also_after_a_restart(make_ingress):
     ingress = make_ingress()
     ingress.client.tick()
-    assert ingress.client.force() == 0  # Nobody has been handed it.
+    assert ingress.client.force() == 0  # It was not handed out.
     os.kill(ingress.process.pid, 9)
     progress = ReportedProgress(ingress.client)
     assert progress.force() == 1

@@ -310,7 +310,7 @@ class UnprintableError(Exception):
 
 
 class OddInt(int):
-    """A number that is not what it seems to be in comparisons."""
+    """A number that compares unlike its value."""
 
     def __le__(self, other):
         return True

@@ -93,7 +93,7 @@ def test_a_framing_that_raises_is_reported():
 
 
 def lines_decoder():
-    # A function inside a function travels by value: the child need not be able to import this file.
+    # A nested function is sent by value: the child need not be able to import this file.
     @wallaroo.decoder(framing="lines")
     def decode(bs):
         return bs

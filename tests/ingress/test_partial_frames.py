@@ -24,7 +24,7 @@ def frame(payload):
 
 
 class Watched:
-    """A server, the most it ever kept of unfinished messages, and what it told."""
+    """A server, the most it ever kept of unfinished messages, and its notices."""
 
     def __init__(self, directory):
         limits = Limits(max_unfinished=LIMIT)

@@ -1,4 +1,4 @@
-"""The sequencer: who gets which block when, and when an epoch ends."""
+"""The sequencer: which reader gets which block when, and when an epoch ends."""
 
 import asyncio
 import os
@@ -347,7 +347,7 @@ def test_after_a_stop_it_is_known_what_was_cut_ahead_and_never_handed_out(tmp_pa
         assert (reader.numbers, again.numbers) == (list(range(6)), list(range(4)))
         sequence = SequenceWriter(tmp_path, ["a"])
         assert sequence.unseen == 6 < sequence.end
-        # As long as it runs, nobody can tell: it may be killed.
+        # While it runs this is unknown: it may be killed.
         assert first_unseen(tmp_path) > sequence.end
         Sequencer(sequence, epoch_seconds=60, notice=_unexpected).close()
         assert first_unseen(tmp_path) == sequence.unseen

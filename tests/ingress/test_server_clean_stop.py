@@ -98,7 +98,7 @@ def test_a_drain_ends_cleanly_only_what_the_senders_have_ended(make_ingress, tmp
     ):
         busy.sendall(b"\x01b")
         wait_for(gate.with_suffix(".waiting"))
-        # Nobody reads these before the drain does.
+        # These are not read before the drain.
         ended.sendall(b"\x01e")
         ended.shutdown(socket.SHUT_WR)
         ended_inside.sendall(b"\x01i\x02h")

@@ -1,4 +1,4 @@
-"""What a log leaves of its disk, and what it forces onto it."""
+"""What a log leaves of its disk, and what it syncs to it."""
 
 import asyncio
 import errno
@@ -33,7 +33,7 @@ def in_log(config):
 
 
 def run(config, scenario, notices=None):
-    """Run a scenario with a source that nobody connects to, and return what was told."""
+    """Run a scenario with a source without senders, and return the notices."""
     notices = [] if notices is None else notices
 
     async def serve():
@@ -146,7 +146,7 @@ def test_synced_messages_survive_a_power_failure(config, tmp_path, monkeypatch, 
         for text in (b"one", b"two"):
             killed.sources[NAME].received([text])
             killed.sequencer.tick()
-        # Nobody closes it, and the next one has to force to the disk what it has left.
+        # It is not closed, and the next one has to sync what it has left.
         (tmp_path / "log" / "lock").unlink()
         server = IngressServer(config, print)
         assert await server.force() == 2
@@ -188,7 +188,7 @@ def test_a_failed_sync_is_retried(tmp_path, monkeypatch):
         files = writer.unsynced()
         writer.append([b"two"])
         files.sync()
-        # What came meanwhile is not on the disk for that.
+        # What arrived meanwhile is not synced by that.
         writer.unsynced().sync()
         assert writer.unsynced() is None
         assert open_files() == before

@@ -1,4 +1,4 @@
-"""Many connections, slow ones, too fast ones, too many: bounded, told, and nothing is lost."""
+"""Many connections, slow ones, too fast ones, too many: bounded and reported, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_message_that_arrives_byte_by_byte(make_ingress):
 
 
 def test_no_connection_starves_the_others(make_ingress, connections):
-    """Three senders have far more on its way than is read at once, and go on; fifty others have one message each.
+    """Three senders keep sending far more than is read at once; fifty others have one message each.
 
     The process is stopped while all of it arrives, so that it finds all of it at the same time.
     """

@@ -1,4 +1,4 @@
-"""`wallaroo send` and a real source: what it calls sent is in the log."""
+"""`wallaroo send` and a real source: what it reports as sent is in the log."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What workers on other machines get from the ingress over TCP, and what strangers do not get: real processes."""
+"""What workers on other machines get from the ingress over TCP, and clients without the token do not get."""
 
 import contextlib
 import json
@@ -99,7 +99,7 @@ def test_a_slow_reader_does_not_hold_up_others(ingress, messages, address):
     other = RemoteMessages(address, TOKEN)
     assert len(everything(other.read("numbers", 0, 400))) == 400
     other.close()
-    # On the same client, too: this is how a worker looks up where a message came from.
+    # Also on the same client: a worker looks up in this way where a message came from.
     assert len(everything(messages.read("numbers", 0, 400))) == 400
     assert len(everything([first, *slow])) == 400
 

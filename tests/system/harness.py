@@ -37,7 +37,7 @@ def machida_command():
 
 
 def wait_until_free(home):
-    """Wait until nobody holds the directory of an application whose processes have been killed."""
+    """Wait until the directory of an application whose processes were killed is free."""
     deadline = time.monotonic() + LEFT_SECONDS
     while Home(home).in_use():
         assert time.monotonic() < deadline, f"{home} is still in use"
@@ -193,15 +193,15 @@ def send(address, messages):
 
 
 def unused_address():
-    """Return an address on which nobody listens."""
+    """Return an address on which there is no listener."""
     return f"127.0.0.1:{free_port()}"
 
 
 def refuses(address):
-    """Tell whether nobody listens at this address (any more)."""
+    """Return whether there is no listener at this address (any more)."""
     try:
         socket.create_connection(address, timeout=PATIENCE).close()
-    except (ConnectionRefusedError, ConnectionResetError):  # The latter if the door is closed at this very moment.
+    except (ConnectionRefusedError, ConnectionResetError):  # The latter if the listener is closed at this very moment.
         return True
     return False
 
@@ -267,7 +267,7 @@ def messages_planned(home, pipeline):
 
 
 def is_committed(home):
-    """Tell whether all blocks so far are committed, with their states."""
+    """Return whether all blocks so far are committed, with their states."""
     path = home / "sequence" / f"{segment_firsts(home / 'sequence')[-1]:020d}.sequence"
     numbers = [block.number for block, _ in Segment(path).records()]
     commit = home / "commit.json"

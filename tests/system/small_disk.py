@@ -11,7 +11,7 @@ _MOUNT = 'mount -t tmpfs -o size=96m none "$0" && exec "$@"'
 
 
 def make_small_disk(folder):
-    """Return a small disk at `folder`, or, where the system lets nobody mount one, processes that can be held back."""
+    """Return a small disk at `folder`, or, if the system allows no mount, limited processes."""
     folder.mkdir()
     try:
         mounted = run_to_end("unshare", "-rm", "sh", "-c", _MOUNT, folder, "true", code=None).returncode == 0

@@ -1,4 +1,4 @@
-"""A class of states that changes from version to version: what is said, and that the states go on."""
+"""A class of states that changes from version to version: what is reported, and that the states are kept."""
 
 import re
 import shutil

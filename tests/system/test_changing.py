@@ -1,4 +1,4 @@
-"""An application that changes from run to run, and one that starts fresh: which states go on, and which begin anew."""
+"""An application that changes between runs, and one that starts fresh: which states are kept, and which start empty."""
 
 import random
 from collections import defaultdict

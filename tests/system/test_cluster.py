@@ -81,7 +81,7 @@ def test_on_a_cluster_everything_is_output_once_and_in_order_after_any_death(clu
     send_and_wait(app, run, sent, "first")
     assert len(cluster.executors()) == 2
 
-    # What is started anew finds nothing in the directory but the states: machines may lack the rest of it.
+    # After a restart, workers find only the states in the directory: machines may lack the rest of it.
     (app.home / "plan.json").unlink()
     kill_while_messages_flow(app, run, sent, "executor", cluster.executors()[0].kill)
     assert re.search(r"executor \d of the cluster has ended .* It resumes from the last commit", run.output), run.output

@@ -61,7 +61,7 @@ def test_scripts_of_every_generation_beside_one_application(machida, tmp_path):
             assert of_file[-2:] == [f"acked {path} {sizes[name]}", f"closed {path} {sizes[name]}"]
         numbers += [*range(1000, 1100), *range(2000, 2010)]
         app.wait_until(lambda: found() == expected(*numbers), "the numbers of the files")
-        # A script that starts again goes on where the application is.
+        # A script that starts again continues where the application is.
         with files["two"].open("ab") as file:
             file.write(b"".join(frame(str(number)) for number in range(2010, 2020)))
         said = run("celsius_files_script", ports[1], *map(str, files.values()))

@@ -125,7 +125,7 @@ def test_state_is_kept_in_folders_of_any_name(machida, receiver, place):
     exchange(run, "kiwi", "kiwi", "plum")
     first = stream(homes[0])
 
-    # A directory that has moved goes on. What Spark need not keep is elsewhere: it would not know these characters.
+    # A directory that has moved continues. What Spark need not keep is elsewhere: it would not know these characters.
     # Nor are sockets in the temporary folder, for Spark's workers would look for them in small letters.
     homes[0].rename(homes[1])
     run = start(homes[1], temporary[1], command=machida_of(installation(place / "venv" / UNICODE.replace(":", ""))))

@@ -25,7 +25,7 @@ def command_lines(run):
 
 
 def has_reached(run, phase):
-    """Tell whether a run has come to a phase, or, where that is short, to a later one."""
+    """Return whether a run has come to a phase, or, where that is short, to a later one."""
     names = list(PHASES)
     patterns = [PHASES[name] for name in names[names.index(phase) :]]
     return any(re.search(pattern, line) for line in command_lines(run) for pattern in patterns)

@@ -79,7 +79,7 @@ def test_only_sources_and_two_guarded_ports_of_sparks_are_open(application):
     addresses = {place for place in found if isinstance(place, tuple)}
     assert addresses == {application.run.address("words"), *(("127.0.0.1", port) for port in application.ports())}
     assert len(application.ports()) == 2
-    # Everything else is in a folder that nobody else can enter.
+    # Everything else is in a folder that no other user can enter.
     (folder,) = {Path(place).parent for place in found - addresses}
     assert folder.stat().st_mode & 0o777 == 0o700
 
@@ -109,7 +109,7 @@ def attack(port, user):
 
 @pytest.mark.timeout(600)
 def test_other_users_reach_none_of_sparks_ports(application):
-    # Only root can be somebody else; for others `test_bridge.py` asks the guard about a user that is not theirs.
+    # Only root can act as another user; otherwise `test_gateway.py` asks the guard about another user.
     user = NOBODY if os.getuid() == 0 else os.getuid()
     ports = application.ports()
     assert len(ports) == 2
@@ -138,7 +138,7 @@ def test_the_application_continues_without_a_process_that_was_killed(application
 
 
 def answered(application):
-    # Whoever was connected to a process that was killed has to try again.
+    # A client of a process that was killed has to try again.
     with contextlib.suppress(OSError, AssertionError):
         application.answers()
         return True

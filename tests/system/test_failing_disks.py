@@ -69,7 +69,7 @@ def test_what_a_power_failure_or_a_bad_disk_has_damaged_is_found_and_reported(ma
     first = app.messages.stream(["a", "b", "c"], 3000)
     send(run.address("steps"), first)
     run.wait_until(lambda: app.steps.size >= size(first), "the first messages")
-    # Each stretch has keys of its own, so that nobody misses the one that is lost.
+    # Each part has keys of its own, so that the lost one is not expected.
     stretches = [app.messages.stream([f"{stretch}-{key}" for key in range(9)], 300) for stretch in range(3)]
     held, gate = app.hold(run, "gate 1")
     for stretch in stretches:
@@ -101,7 +101,7 @@ def test_what_a_power_failure_or_a_bad_disk_has_damaged_is_found_and_reported(ma
     run.wait_until(lambda: app.steps.size >= size(everything), "more messages")
     run.stop()
 
-    # Without the commit nobody knows where the states are: nothing is touched until it is back.
+    # Without the commit it is unknown where the states are: nothing is changed until it is back.
     commit = app.home / "commit.json"
     content = commit.read_bytes()
     commit.write_bytes(content[:-1])

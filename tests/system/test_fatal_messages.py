@@ -1,4 +1,4 @@
-"""Messages that take their worker with them become dead letters; the application goes on with everything else."""
+"""Messages that kill their worker become dead letters; the application continues with everything else."""
 
 import shutil
 from collections import Counter, defaultdict
@@ -110,7 +110,7 @@ def test_the_application_continues_without_them(machida, receiver, tmp_path, app
     assert by_key(sink.everything()) == oracle(messages)
     assert len(dead_letters(home)) == len(letters) + 1
 
-    # By policy the application stops before such a message, and goes on with it when the program is mended.
+    # By policy the application stops before such a message, and continues with it when the program is repaired.
     other = receiver()
     run = start("--on-error", "fail", to=other).wait_until_ready()
     send(run.address("Fatal"), ["a fatal-count-kill"])

@@ -1,4 +1,4 @@
-"""Processes die in the middle of a block: it is computed again, and the application goes on by itself."""
+"""Processes die in the middle of a block: it is computed again, and the application continues by itself."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""An application that is stopped, or killed, goes on: nothing lost, nothing counted twice, every key in order."""
+"""An application that is stopped, or killed, continues: nothing lost, nothing counted twice, every key in order."""
 
 import random
 import signal
@@ -99,7 +99,7 @@ def count_words_of_three_senders(app, run):
 
 
 def stop_with_much_left(app, run):
-    """Stop while a block is at work and more has been accepted: what is under way is finished, and the rest is kept.
+    """Stop while a block is at work and more has been accepted: what is in progress is finished, and the rest is kept.
 
     Return what was accepted.
     """
@@ -132,7 +132,7 @@ def kill_while_sending(app, run):
     restarted = app.start()
     run.nothing_left()
     torn, again = app.steps.connections[-2][whole:], app.steps.connections[-1]
-    # It goes on at a border, from where what had been sent comes again as it was.
+    # It resumes at a border, because what had been sent is computed again unchanged.
     first_line = bytes(again).partition(b"\n")[0]
     border = bytes(torn).rfind(first_line) if first_line in torn else len(torn)
     restarted.wait_until(lambda: border + len(again) >= size(more), "the rest")

@@ -75,7 +75,7 @@ def test_branches_and_chosen_sinks(machida, receiver, tmp_path):
     assert "there is no sink 'nobody' to choose; the sinks are 'normal', 'alarms'" in letters[0]["error"]
     assert (b"".join(normal.connections), b"".join(alarms.connections)) == (good, loud)
 
-    # The second run, which is mended, gets them back at the place where they failed.
+    # The second run, which is repaired, gets them back at the place where they failed.
     replay = ["dead-letters", "replay", "--resilience-dir", str(tmp_path / "home"), "--all"]
     assert CliRunner().invoke(main, replay).exit_code == 0
     mended = machida(*command).wait_until_ready()

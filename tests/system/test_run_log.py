@@ -1,4 +1,4 @@
-"""What a run tells, as programs that collect logs want it, and where it keeps its state when nobody has said so."""
+"""What a run logs as JSON, and where it keeps its state by default."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A machine on which somebody else has been before, wherever others can write."""
+"""A machine on which another user has put files wherever others can write."""
 
 import hashlib
 import os
@@ -16,14 +16,14 @@ PLANTED = "#!/bin/sh\ntouch '{trace}'\nexit 1\n"
 
 @pytest.fixture
 def temporary():
-    """Return a temporary folder in which everybody can do everything, with a path as short as usual ones have."""
+    """Return a temporary folder in which every user can write, with a path as short as usual ones have."""
     with tempfile.TemporaryDirectory(prefix="w-", dir="/tmp") as folder:
         Path(folder).chmod(0o777)
         yield Path(folder)
 
 
 def plant_a_spark(caches, trace):
-    """Put a Spark of a stranger's where Wallaroo would have its own."""
+    """Put another user's Spark where Wallaroo would have its own."""
     installed = Path(pyspark.__file__).parent
     home = caches / "wallaroo" / f"spark-home-{hashlib.sha256(str(installed).encode()).hexdigest()[:16]}"
     (home / "bin").mkdir(parents=True)
@@ -58,6 +58,6 @@ def test_planted_files_are_not_run_and_do_not_prevent_a_run(machida, receiver, t
     (home,) = (states / "wallaroo").iterdir()
     assert f"  state in    {home}\n" in run.output
     assert (home / "commit.json").is_file()
-    # Who looks for it finds it under the same name.
+    # The commands find it under the same name.
     command = [*WALLAROO, "dead-letters", "list", "--application", home.name.replace("-", " ")]
     assert run_to_end(*command, env=environment(**variables)).stderr == "There are none.\n"

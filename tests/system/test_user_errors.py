@@ -1,4 +1,4 @@
-"""Errors in user code: the application stops, or goes on and keeps the messages, to be replayed when it is fixed."""
+"""Errors in user code: the application stops, or continues and keeps the messages, to be replayed when it is fixed."""
 
 import json
 import re
@@ -224,7 +224,7 @@ def test_with_on_error_fail_the_first_error_stops_the_application_before_its_mes
     assert story.runs[0].output.count("Traceback") == 1
     assert "apache" not in story.runs[0].output
     assert story.kept_by_then == []
-    # Started again without that option, the application goes on with this very message.
+    # Started again without that option, the application continues with this very message.
     first, *_ = story.letters()
     assert (first["step"], first["key"], first["source"], first["position"]) == ("remember", "'a'", "Failing", 1)
     assert message_of(first) == "a explode"

@@ -69,7 +69,7 @@ def test_a_package_from_another_folder_in_a_folder_of_other_users(machida, recei
         expected[word[0]].append(max(len(word), *expected[word[0]][-1:], 0))
     size = sum(len(f"{key} => {value}\n".encode()) for key in expected for value in expected[key])
     sink = receiver()
-    # The current folder is a stranger's.
+    # The current folder belongs to another user.
     folder = tmp_path / "temporary"
     folder.mkdir()
     for name in PLANTED:

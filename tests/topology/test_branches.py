@@ -1,4 +1,4 @@
-"""One graph for each source, whatever was merged with whatever."""
+"""One graph for each source, for any merges."""
 
 from collections import Counter
 

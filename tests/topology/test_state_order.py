@@ -180,7 +180,7 @@ def test_visits_and_hops_are_those_on_all_ways(pipeline):
         assert set(state_hops([pipeline])) == {hop for way in ways for hop in pairwise(way)}
     if len(set(names)) == len(names):
         assert mistakes == []
-        # By name, as the circle that is told among several depends on the order.
+        # By name, as the order decides which of several circles is reported.
         assert list(state_hops([pipeline])) == list(dict.fromkeys(hop for way in sorted(ways) for hop in pairwise(way)))
 
 

@@ -1,4 +1,4 @@
-"""What is found wrong with sources and sinks, whatever their kind."""
+"""What is found wrong with sources and sinks of any kind."""
 
 import pytest
 

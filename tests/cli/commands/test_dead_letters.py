@@ -198,7 +198,7 @@ class TestShow:
         assert "\n[an apple]\n" in run("show", name)
         (tmp_path / "goods_of_a_test.py").unlink()
         monkeypatch.delitem(__import__("sys").modules, "goods_of_a_test")
-        assert "\n[an apple]\n" in run("show", name)  # As it was told when it failed.
+        assert "\n[an apple]\n" in run("show", name)  # As it was reported when it failed.
 
     def test_as_json(self, run, ids, home):
         kept = json.loads(home.dead_letters.read_text().splitlines()[1])
@@ -340,7 +340,7 @@ class Terminal:
         )
         os.close(theirs)
         seen = b""
-        with contextlib.suppress(OSError):  # How Linux says that the other side is closed.
+        with contextlib.suppress(OSError):  # Linux reports in this way that the other side is closed.
             while data := os.read(ours, 1 << 16):
                 seen += data
         os.close(ours)
@@ -427,7 +427,7 @@ def test_a_reader_that_closes_the_pipe_ends_the_list_quietly(home, options):
 
 
 def everything_about(folder):
-    """Return whatever can be told apart of a folder and all that is in it."""
+    """Return all observable properties of a folder and of everything in it."""
     found = {path: path.lstat() for path in (folder, *folder.rglob("*"))}
     return {path: (stat.st_mode, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns) for path, stat in found.items()}
 

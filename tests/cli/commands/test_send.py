@@ -220,7 +220,7 @@ def test_it_waits_for_the_listener(wallaroo, tmp_path, framed):
         server.listen()
         connection, _ = server.accept()
         with connection:
-            # Up to the end: who closes before it confirms nothing.
+            # Up to the end: a close before that confirms nothing.
             assert connection.recv(14, socket.MSG_WAITALL) == framed([b"patience"])
         assert "sent 1 message " in finished(process)
 

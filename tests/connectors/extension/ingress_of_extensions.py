@@ -9,7 +9,7 @@ from wallaroo.ingress.log.cursor import LogCursor
 def source(port=0):
     """Return the config of a source whose messages are bytes."""
 
-    # A function inside a function travels by value: the child need not be able to import this file.
+    # A nested function is sent by value: the child need not be able to import this file.
     @wallaroo.experimental.streaming_message_decoder
     def decode(message):
         return message

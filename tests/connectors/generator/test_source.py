@@ -15,7 +15,7 @@ from ...programs import instructions_for  # noqa: TID252 - tests are not install
 
 
 def make_generator(most):
-    # A class inside a function travels by value: the child need not be able to import this file.
+    # A nested class is sent by value: the child need not be able to import this file.
     class Numbers:
         def initial_value(self):
             return 0

@@ -150,7 +150,7 @@ def test_a_receiver_that_pauses_is_waited_for(sink, accept, monkeypatch):
     monkeypatch.setattr("wallaroo.connectors.tcp.sink._POLL_SECONDS", 0.05)
     done = sink.deliver(LARGE)
     connection = accept()
-    # The sink looks around several times while nothing moves.
+    # The sink checks several times while nothing moves.
     time.sleep(0.3)
     assert receive(connection, len(LARGE)) == LARGE
     assert done() is None
@@ -342,7 +342,7 @@ class TestHowFarABlockHasGot:
 
 
 class TestTelling:
-    """What is wrong is told when it begins and when it is over, not each time that it is tried again."""
+    """What is wrong is reported when it begins and when it is over, not each time that it is tried again."""
 
     def test_a_receiver_that_accepts_and_closes_again_and_again_is_reported_once(self, sink, accept, monkeypatch):
         monkeypatch.setattr("wallaroo.connectors.tcp.sink._LONGEST_RETRY_SECONDS", 0.01)
@@ -408,7 +408,7 @@ class TestStopping:
         assert isinstance(done(), StoppedError)
 
     def test_a_block_that_is_being_read_is_finished(self, sink, accept, monkeypatch):
-        # Whoever reads may have to wait for the machine.
+        # A reader may have to wait on a busy machine.
         monkeypatch.setattr("wallaroo.connectors.tcp.sink._STOPPING_TIMEOUT_SECONDS", PATIENCE)
         done = sink.deliver(LARGE)
         connection = accept()

@@ -32,7 +32,7 @@ def test_all_addresses_of_a_name_get_the_same_port():
 
 
 def test_connections_ask_whether_a_silent_sender_is_still_there():
-    """A sender whose machine vanished cannot be had on one machine; that the system asks for it can."""
+    """A sender whose machine disappears cannot be simulated here; that keepalive is enabled can be checked."""
     (listening,) = open_sockets("numbers", "127.0.0.1", 0)
     with listening:
         listening.listen()

@@ -32,11 +32,11 @@ def test_the_first_closings_are_reported_in_full_and_the_rest_is_counted():
             "And 1,235 more connections to 'numbers' were closed: 618 odd, 617 even. "
             "The last one: peer 1239: 1239 is wrong."
         )
-        # As long as it goes on there are only summaries.
+        # While connections keep closing, there are only summaries.
         closed.add("one", "odd", ": wrong.")
         await until(lambda: len(told) > REPORTED_IN_FULL)
         assert told.pop() == "And 1 more connection to 'numbers' was closed: 1 odd. The last one: one: wrong."
-        # When it was quiet for a while, the next one is told in full again.
+        # After a quiet period, the next one is reported in full again.
         await until(lambda: closed._timer is None)
         closed.add("two", "odd", ": wrong.")
         assert told[REPORTED_IN_FULL:] == ["The connection from two to 'numbers' was closed: wrong."]

@@ -1,4 +1,4 @@
-"""Connections that stop inside a message: told once, with what is lacking, and left open."""
+"""Connections that stop inside a message: reported once, with what is missing, and left open."""
 
 import asyncio
 import struct
@@ -77,7 +77,7 @@ class Server:
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Return a function that runs something with a server which waits hardly at all."""
+    """Return a function that runs something with a server that reports stuck connections almost at once."""
     monkeypatch.setattr(source, "STUCK_SECONDS", 0.02)
 
     def run_with(decoder, script):
@@ -121,7 +121,7 @@ def test_it_is_reported_once_and_the_connection_stays_open(run, decoder, first, 
         assert server.told == [f"{beginning}0 s: {lacking}"]
         writer.write(rest)
         await server.until(lambda: server.end == 1)
-        # Another one that gets stuck later shows that the first, which is so again, is not told again.
+        # Another one that gets stuck later shows that the first, which is stuck again, is not reported again.
         writer.write(first)
         await server.connect(first)
         await server.until(lambda: len(server.stuck()) == 2)

@@ -1,4 +1,4 @@
-"""What tasks hand in to the driver, over real sockets."""
+"""What tasks send to the driver, over real sockets."""
 
 import contextlib
 import errno
@@ -106,7 +106,7 @@ def test_an_epoch_ends_when_all_tasks_have_saved_even_if_some_are_already_beyond
         line.output(7, b"behind it")
     lines[0].output(8, b"further")
     assert collector.next("now", 7, 10) == [b"behind it", b"behind it"]
-    # It is still under way, and may not be taken before what is before it has been delivered.
+    # It is still in progress, and may not be taken before what is before it has been delivered.
     lines[1].saved(7, {Lane(0): 40, Lane(2): 5, Lane(1, 3): 12}, {("s", 1): HEAD}, [{"n": 1}])
     lines[1].output(8, b"further")
     assert collector.next("now", 6, 0.05) is None
@@ -157,7 +157,7 @@ def test_what_an_earlier_attempt_hands_in_is_not_taken(collector, task):
     old = task(0)
     old.output(5, b"old")
     collector.begin("again", EXPECTED)
-    with contextlib.suppress(ConnectionError):  # It may notice that nobody listens to it any more.
+    with contextlib.suppress(ConnectionError):  # Its connection may be closed already.
         old.output(5, b"old")
     task(0, attempt="again").output(5, b"new")
     task(1, attempt="again").output(5, b"new")
@@ -191,14 +191,14 @@ def test_a_task_that_ends_cleanly_is_no_failure(collector, task):
 
 
 def dies_at(collector, folder, partition, *, block, call=""):
-    """Return a process that takes a task, notes what it is at, and kills itself when it is told to."""
+    """Return a process that takes a task, notes what it is doing, and kills itself on request."""
     reading, writing = os.pipe()
     ready, tell_ready = os.pipe()
     with warnings.catch_warnings(action="ignore"):
         child = os.fork()
     if not child:
         try:
-            os.close(writing)  # So that it ends, also if nobody tells it to.
+            os.close(writing)  # So that it ends even without that request.
             note = WorkerNote(folder)
             line = TaskChannel(collector.address, TOKEN, collector.attempt, 0, partition, note.name)
             note.begin(block)

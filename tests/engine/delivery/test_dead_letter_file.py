@@ -1,4 +1,4 @@
-"""The dead-letter file, and what a person is told of it."""
+"""The dead-letter file, and what is reported about it."""
 
 import ctypes
 import errno
@@ -303,7 +303,7 @@ def test_letters_are_deleted_and_everything_else_is_unchanged(letters, records, 
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
     before = path.stat()
     assert delete_letters(path, {one}) == 0
-    assert path.stat().st_ino == before.st_ino  # Who follows the file need not open it again.
+    assert path.stat().st_ino == before.st_ino  # A reader that follows the file need not open it again.
 
 
 def test_there_may_be_no_file_to_delete_from(path, tmp_path):

@@ -1,4 +1,4 @@
-"""The end of a block's way: each block delivered once, whatever the query goes through."""
+"""The delivery of blocks: each once, whatever happens to the query."""
 
 import socket
 import threading

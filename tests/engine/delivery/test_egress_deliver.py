@@ -204,7 +204,7 @@ def test_a_crash_between_sending_and_the_ledger_repeats_that_block_and_no_other(
 
 
 class TestKilledInTheMiddleOfABlock:
-    """A copy of the ledger is what a crash leaves: the run that was killed, here, just cannot go on."""
+    """A copy of the ledger is what a crash leaves: the run that was killed, here, just does nothing more."""
 
     BODIES = tuple(bytes([65 + number]) * 1_000_000 for number in range(20))
     WHOLE = b"".join(BODIES)

@@ -42,14 +42,14 @@ class BayConnection:
         self._config = config
 
     def connect(self):
-        """Nothing is to be connected."""
+        """Do nothing: there is nothing to connect to."""
 
     def deliver(self, block):
         self._config.taken.append(block)
         self._config.on_block(block)
 
     def close(self):
-        """Nothing is to be closed."""
+        """Do nothing: there is nothing to close."""
 
 
 class BayKind(SinkKind):

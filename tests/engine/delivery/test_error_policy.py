@@ -1,4 +1,4 @@
-"""When an application is not to go on after errors in user code."""
+"""When an application stops after errors in user code."""
 
 from itertools import count
 

@@ -1,4 +1,4 @@
-"""The ledger: what was delivered is known for ever, what was not is not."""
+"""The ledger: what was delivered is known forever, what was not is not."""
 
 import errno
 from itertools import pairwise

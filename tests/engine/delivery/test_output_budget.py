@@ -1,4 +1,4 @@
-"""What blocks have become is bounded, and nobody waits for ever."""
+"""What blocks have become is bounded, and no task waits forever."""
 
 import random
 

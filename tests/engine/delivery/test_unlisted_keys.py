@@ -1,4 +1,4 @@
-"""What is told of states that were made for keys that were not listed."""
+"""What is reported about states that were made for keys that were not listed."""
 
 import json
 

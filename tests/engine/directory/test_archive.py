@@ -1,4 +1,4 @@
-"""Starting fresh: everything is archived, nothing is lost, and a crash in between does no harm."""
+"""Starting fresh: everything is archived, nothing is lost, even if a crash happens in between."""
 
 import os
 
@@ -113,7 +113,7 @@ def test_after_a_crash_in_between_the_next_process_moves_the_rest(tmp_path, move
     home.close()
     fill(tmp_path)
     run_python("-c", CRASH, tmp_path, moves, code=9)
-    # Not even the user asks for a fresh start again.
+    # Without a further request for a fresh start.
     home.open()
     home.close()
     [folder] = tmp_path.glob("*before-*")

@@ -1,4 +1,4 @@
-"""Folders with any name: Spark is told a plain one for each, or the name is refused."""
+"""Folders with any name: Spark gets a plain path for each, or the name is refused."""
 
 import os
 import tempfile
@@ -84,7 +84,7 @@ def test_a_directory_of_any_name_is_reached_under_a_plain_path_or_refused(name):
 
 
 def check_settings(home, run, name):
-    """Check that all which Spark is told is plain, and leads into the directory or the folder of the run."""
+    """Check that all paths given to Spark are plain, and lead into the directory or the folder of the run."""
     assert is_safe_path(home.for_spark)
     assert home.for_spark.samefile(home.path)
     settings = _all_settings("An Application", home, SparkOptions(), "", run)

@@ -119,7 +119,7 @@ class TestLayout:
 
     def test_a_new_application_gets_what_it_asks_for(self, home, visiting):
         assert self.start(home, visiting("a")).layout.buckets == 8
-        # Nothing has been committed: nothing has to be kept.
+        # Nothing has been committed, so nothing has to be kept.
         assert self.start(home, visiting("b"), buckets=4).layout.buckets == 4
         commit(home, 1)
         assert self.start(home, visiting("b"), buckets=2).layout.buckets == 4
@@ -171,7 +171,7 @@ class TestPipelinesThatCameOrWent:
         commit(home, 1, words=4, orders=3)
         finishing = ["  finishing   what the last run had in progress; its receivers must be reachable"]
         assert check("words", "orders") == finishing
-        # Of this one nothing is under way.
+        # No block refers to this one.
         assert check("words") == finishing
         with pytest.raises(DirectoryError, match=r"messages of the pipeline 'words', which the application no longer"):
             check("orders")

@@ -102,7 +102,7 @@ def test_another_name_is_used_if_the_users_folder_is_blocked(temporary, tmp_path
     with run_folder() as folder:
         assert folder.parents[1] == third
     assert list(tmp_path.iterdir()) == []
-    # Whoever was in the way is gone: what the user has stays where it is.
+    # Other names became free: what the user has stays where it is.
     usual.rename(temporary / "gone")
     assert users_folder(str(temporary)) == found_users_folder(str(temporary)) == third
     assert not usual.exists()
@@ -134,7 +134,7 @@ except DirectoryError as error:
 
 
 def test_numbering_stops_if_new_files_belong_to_another_user(temporary):
-    # In a process of its own, for it must not go on for ever.
+    # In a process of its own, with a timeout: it must not loop forever.
     told = run_python("-c", NOT_THIS_USERS, temporary).stdout
     assert told == (
         f"The directory {temporary}/wallaroo-12345 cannot be used: the disk that it is on assigns what this "
@@ -160,7 +160,7 @@ def test_the_users_folder_is_found_after_any_number_of_names_that_others_hold(te
     usual.touch()
     ours = users_folder(str(temporary))
     assert ours.name == f"{usual.name}-150"
-    # Whoever held the names has given up many of them.
+    # Many of the names that were held are free again.
     for number in range(2, 140):
         usual.with_name(f"{usual.name}-{number}").unlink()
     usual.with_name(f"{usual.name}-x").mkdir()
@@ -197,7 +197,7 @@ def test_sockets_have_short_paths_wherever_temporary_files_go(monkeypatch, tempo
     with run_folder() as folder:
         assert len(str(folder / SOCKET)) <= 103
         assert is_safe_path(folder)
-        # PySpark's workers look for the socket of a state in small letters.
+        # PySpark's workers look for the socket of a state in lower case.
         assert str(folder) == str(folder).lower()
     assert not any(chosen.iterdir())
 

@@ -16,7 +16,7 @@ def _without_timeout(monkeypatch):
 
 
 def coming(*numbers):
-    """Return what says these numbers one after the other, and the last for ever."""
+    """Return a function that returns these numbers one after the other, and then always the last."""
     each = itertools.chain(numbers, itertools.repeat(numbers[-1]))
     return lambda: next(each)
 

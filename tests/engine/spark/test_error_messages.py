@@ -1,4 +1,4 @@
-"""Spark's words for what went wrong, turned into plain ones."""
+"""Spark's errors, translated into readable messages."""
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -113,7 +113,7 @@ class Throwable:
             ("wallaroo.BlockSource$IngressLost", "The process that accepts connections has closed the connection"),
             Kind.INGRESS,
         ),
-        # Words are not looked at: somebody may quote what another process said.
+        # Texts do not count: an error may quote what another process printed.
         (("java.io.IOException", "No space left on device"), Kind.LOST),
         (("java.io.IOException", "Connection reset"), Kind.LOST),
         (("java.io.EOFException", None), Kind.LOST),
@@ -125,7 +125,7 @@ def test_what_the_jvm_throws_is_distinguished_by_its_classes(root, kind):
 
 
 class Gone:
-    """Something that a JVM has thrown which is not there any more."""
+    """Something that was thrown by a JVM that no longer exists."""
 
     def toString(self):  # noqa: N802 - Java's
         raise Py4JNetworkError("Answer from Java side is empty")

@@ -1,4 +1,4 @@
-"""The bridge to Spark's JVM: no port, nobody without the token, and nothing that an interrupt could tear down."""
+"""The bridge to Spark's JVM: no port, no access without the token, and no failure on an interrupt."""
 
 import contextlib
 import os

@@ -13,7 +13,7 @@ from wallaroo.errors import WallarooError
 
 
 def make_java(home, *, release=None, says=None, mode=0o755):
-    """Make a Java home whose program says its version, has it written down, or both."""
+    """Make a Java home with a program that prints its version, a file that has it, or both."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\necho '{says}' >&2\n" if says else "#!/bin/sh\nexit 1\n")
@@ -84,7 +84,7 @@ def test_a_java_that_is_new_enough_is_not_reported(machine, tmp_path):
     machine(make_java(tmp_path / "new", release=NEW), make_java(tmp_path / "old", release=OLD))
     told = []
     java.java_home(tmp_path, told.append)
-    # Nor is an old one that nobody has chosen.
+    # Nor is an old one that was not chosen.
     machine(None, tmp_path / "old")
     java.java_home(tmp_path, told.append)
     assert told == []

@@ -1,4 +1,4 @@
-"""Limits that there is no memory for: refused where somebody chose them, and less than usual where nobody did."""
+"""Limits for which there is no memory: refused if the user has set them, and otherwise lowered."""
 
 import pytest
 

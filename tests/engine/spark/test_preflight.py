@@ -1,4 +1,4 @@
-"""What is looked at before anything is started."""
+"""What is checked before anything is started."""
 
 import socket
 

@@ -85,7 +85,7 @@ class MortalBlocks(Blocks):
         return dict(self.sent), self.letters, self.done
 
     def _take_notes(self):
-        """Do what the driver does: it knows whose line has ended first."""
+        """Do what the driver does: it knows which task's connection ended first."""
         level, partition = map(int, (self.notes / "at work").read_text().split())
         name = (self.notes / f"{level} {partition}").read_text()
         note = take_note(self.notes, name)

@@ -1,4 +1,4 @@
-"""Dead letters that are put back: each at the step that failed, as if it had not failed."""
+"""Dead letters that are replayed: each at the step that failed, as if it had not failed."""
 
 import base64
 import gc
@@ -26,7 +26,7 @@ WORDS = ["fine", "decode", "split", "single", "key", "state", "second", "encode"
 
 @pytest.fixture
 def program(make, tmp_path):  # noqa: C901 - one function for each kind of step
-    """Return a query for a program with every kind of step, each of which fails for its word until it is mended."""
+    """Return a query for a program with every kind of step, each of which fails for its word until it is repaired."""
 
     def troubled(word, text):
         if f"!{word}" in text and not (tmp_path / "mended").exists():
@@ -96,7 +96,7 @@ def lines_of(chunks):
 
 
 def complete(lines):
-    """Return what the mended program makes of all lines: the order among the messages of a key is the only freedom."""
+    """Return what the repaired program makes of all lines: only the order among the messages of a key may vary."""
     counts = Counter(word for line in lines for word in line.split())
     outputs = [f"{word} {number}" for word, most in counts.items() for number in range(1, most + 1)]
     return sorted(outputs), sorted(f"{output} too" for output in outputs)

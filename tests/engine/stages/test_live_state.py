@@ -1,4 +1,4 @@
-"""The state log: tasks that fail, attempts that never commit and restarts, all against plain dictionaries."""
+"""The stored states: tasks that fail, attempts that never commit and restarts, compared with plain dictionaries."""
 
 import copy
 import random
@@ -40,7 +40,7 @@ def change(bucket, block, stamp):
 
 
 class TaskAfterTask(RuleBasedStateMachine):
-    """A task has the live objects of one bucket until it fails, and another one goes on from what is committed."""
+    """A task has the live objects of one bucket until it fails, and another one continues from what is committed."""
 
     @initialize()
     def begin(self):

@@ -95,7 +95,7 @@ def test_a_missing_class_is_found_before_the_first_message(blocks, monkeypatch):
     heads = again.commits.heads
     with pytest.raises(SavedStateError, match=r"State 'totals' was saved with objects of the class \S+\.Totals, which"):
         worker.try_states(0, heads, again.stage(0, 0)._files)
-    # Other levels are other tasks' business.
+    # Other levels belong to other tasks.
     worker.try_states(1, heads, again.stage(0, 0)._files)
     with pytest.raises(SavedStateError):
         again.run(("p", [b"a"]))

@@ -1,4 +1,4 @@
-"""What a task puts out: chunks for buckets and sinks, dead letters and printed text."""
+"""The output of a task: chunks for buckets and sinks, dead letters and printed text."""
 
 import base64
 import pickle
@@ -220,7 +220,7 @@ def test_a_dead_letter_has_all_fields(make, dead_letters):
 
 
 class Mute:
-    """Nothing about it can be told."""
+    """An object without a usable repr."""
 
     def __init__(self, name):
         self.name = name

@@ -25,7 +25,7 @@ def unfreeze():
 
 
 class Locked:
-    """A message that cannot travel."""
+    """A message that cannot be sent to another process."""
 
     def __init__(self, word):
         self.word = word
@@ -136,7 +136,7 @@ def test_also_where_numbers_stand_for_listed_letters(query, make, dead_letters):
     tried.append("p", [line.encode() for line in lines], block=1)
     records = dead_letters(tried.chunks())
     known = {record["message"]: record.get("position") for record in records}
-    # Messages of 'a' came under two keys, and in which order is not known afterwards.
+    # Messages of 'a' came under two keys, and their order is unknown afterwards.
     assert known == {"'afail3'": None, "'bfail5'": 4, "'afail7#'": None}
     assert {record["source"] for record in records} == {"p"}
 
@@ -154,7 +154,7 @@ def test_after_another_state_only_the_source_is_known(query, make, dead_letters)
 
 def test_a_program_that_is_not_deterministic_gets_no_position(query, make, dead_letters, tmp_path):
     def number(text):
-        # By value in each worker, so what they share is on the disk.
+        # Each worker has its own copy, so what they share is on the disk.
         with Path(tmp_path / "calls").open("a") as file:
             file.write(".")
             return f"{text} {file.tell()}"

@@ -38,7 +38,7 @@ class Machine:
     def __init__(self, make, function, *, state=list, multi=False, run_id="run", stream=Stream):
         step = make.state_step(function, make=state, multi=multi)
         self.outputs = []
-        # An encoder that gives None sends nothing: it only takes note.
+        # An encoder that returns None sends nothing: it only records the output.
         self.plan = make.plan(make.pipeline("p", step, encoders=[self.outputs.append]))
         self.outbox = Outbox(self.plan)
         self.step = StateStep(self.plan, self.plan.routes[0], self.outbox)

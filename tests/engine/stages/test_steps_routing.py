@@ -1,4 +1,4 @@
-"""Branches and chosen sinks in blocks: outputs, keys, positions of what fails, and letters that are put back."""
+"""Branches and chosen sinks in blocks: outputs, keys, positions of what fails, and letters that are replayed."""
 
 import base64
 import gc
@@ -266,7 +266,7 @@ PLACES = ["decode", "split", "key", "state", "choose", "encode", "shout", "other
 
 @pytest.fixture
 def troubled(make, tmp_path):
-    """Return a query for a branched program, each part of which fails for its word until it is mended."""
+    """Return a query for a branched program, each part of which fails for its word until it is repaired."""
 
     def check(part, text):
         if f"!{part}" in text and not (tmp_path / "mended").exists():

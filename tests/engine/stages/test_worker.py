@@ -379,7 +379,7 @@ def test_a_failed_message_does_not_keep_the_rows_of_others_in_memory(make, tmp_p
 def test_a_step_that_cannot_be_made_in_a_worker_is_reported_before_the_first_message(make, tmp_path):
     class OnlyOnce:
         def __init__(self):
-            # By value in each worker, so what they share is on the disk.
+            # Each worker has its own copy, so what they share is on the disk.
             Path(tmp_path / "made").touch(exist_ok=False)
 
         def name(self):

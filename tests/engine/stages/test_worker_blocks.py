@@ -285,7 +285,7 @@ def test_at_the_end_of_an_epoch_only_what_was_touched_in_it_is_written(make, tmp
     assert epoch(b"b") == 1
     assert epoch() == 0
     assert epoch(b"a", b"b") == 2
-    # What the next life finds is all there, also what has not been touched for long, and what is not to last.
+    # What the next run finds is all there, also what has not been touched for long, and what is not to last.
     blocks.crash()
     again = ["('a', 3)", "('b', 4)", "('c', 2)", "('unsaved', 2)"]
     assert sorted(blocks.run(("p", [b"a", b"b", b"c", b"unsaved"]))[1]) == again

@@ -1,4 +1,4 @@
-"""Keys find the same bucket from everywhere, and buckets are spread evenly."""
+"""Keys have the same bucket in every process, and buckets are spread evenly."""
 
 import dataclasses
 import enum

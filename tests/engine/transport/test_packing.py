@@ -1,4 +1,4 @@
-"""What is packed comes back as pickle would bring it back, whether it was taken apart or not."""
+"""What is packed is restored as pickle would restore it, whether it was split into columns or not."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Name(str):
 
 
 class Counting:
-    """Takes care of its own pickling."""
+    """Has its own pickling."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -228,7 +228,7 @@ def _forget_classes() -> None:
         [odd_attribute()],
         [numbered_attribute()],
         [with_names({"µ": 5}), with_names({"µ": 6})],
-        [with_names({"µ": 5, "μ": 6})],  # Python takes the one for the other.
+        [with_names({"µ": 5, "μ": 6})],  # They are equal in Python.
         [with_names({"__debug__": 1})],
         [with_names({"__class__": 1})],
         [with_names({"x": 1, "y": 2}), with_names({"y": 3, "x": 4})],

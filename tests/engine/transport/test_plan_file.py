@@ -1,4 +1,4 @@
-"""How applications reach other processes."""
+"""How applications get to other processes."""
 
 import importlib
 import os

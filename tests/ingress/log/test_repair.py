@@ -1,4 +1,4 @@
-"""Damage in the middle of a log: it is named, nothing is skipped silently, and one can go on without what is lost."""
+"""Damage in the middle of a log: it is named, nothing is skipped silently, and one can continue without it."""
 
 import random
 import re

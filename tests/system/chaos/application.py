@@ -1,4 +1,4 @@
-"""The application under test: started again and again on one directory, and the parts of it that can be struck."""
+"""The application under test: started repeatedly on one directory, and its parts that faults can hit."""
 
 import contextlib
 import signal
@@ -39,7 +39,7 @@ class Application:
 
     @property
     def is_ready(self) -> bool:
-        """Tell whether the application runs and has said so."""
+        """Return whether the application runs and has reported that it is ready."""
         return bool(self.runs) and self.run.is_running and READY in self.run.output
 
     def start(self) -> None:
@@ -50,11 +50,11 @@ class Application:
         self.runs.append(Machida("--application-module", "sequence", *places, *_OPTIONS, *master, folder=_APPS))
 
     def connect(self, lane: int = 0) -> Connection | None:
-        """Return a connection to the source, None while nobody knows where that is."""
+        """Return a connection to the source, None while its address is unknown."""
         return self.outside.connect(self.run, lane) if self.is_ready else None
 
     def targets(self, fault: Fault) -> list[psutil.Process]:
-        """Return the processes of which a fault strikes one; there may be none just now."""
+        """Return the processes of which a fault hits one; there may be none just now."""
         with contextlib.suppress(psutil.NoSuchProcess):
             match fault:
                 case Fault.KILL_DRIVER | Fault.FREEZE_DRIVER:
@@ -84,7 +84,7 @@ class Application:
                 _resume(drivers)
 
     def thaw(self, processes: list[psutil.Process]) -> None:
-        """Let processes go on that were frozen."""
+        """Resume processes that were frozen."""
         with self._freezing:
             _resume(processes)
 

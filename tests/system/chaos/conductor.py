@@ -38,7 +38,7 @@ class Result:
     starts: int
     seconds: float
     missed: list[Strike]
-    """Strikes that found nobody to hit, such as a worker that was not there yet."""
+    """Faults without a target, such as a worker that was not there yet."""
 
     def __str__(self) -> str:
         verdict = self.verdict
@@ -51,7 +51,7 @@ class Result:
 
 
 def perform(schedule: Schedule, folder: Path, broker: Broker | None = None) -> Result:
-    """Perform a schedule with all its files in `folder`, and judge what came of it; one with Kafka needs a broker."""
+    """Perform a schedule with all its files in `folder`, and judge the outputs; one with Kafka needs a broker."""
     began = time.monotonic()
     with contextlib.ExitStack() as cleanup:
         cluster = Cluster(folder) if schedule.cluster else None
@@ -82,7 +82,7 @@ def _outside(schedule: Schedule, broker: Broker | None) -> Outside | None:
 
 
 class Conductor:
-    """Strikes an application, and starts it again when it has ended of that."""
+    """Injects faults into an application, and starts it again if that has ended it."""
 
     def __init__(self, seed: int, application: Application, traffic: Traffic) -> None:
         self._application = application
@@ -90,9 +90,9 @@ class Conductor:
         self._choose = random.Random(f"targets {seed}")
         self._timers: list[threading.Timer] = []
         self._may_end = False
-        """Whether what has struck the present run may have ended it: it had not been ready."""
+        """Whether a fault may have ended the current run: it had not been ready."""
         self.missed: list[Strike] = []
-        """The strikes that found nobody to hit."""
+        """The faults without a target."""
 
     def perform(self, schedule: Schedule) -> Verdict:
         """Perform a whole schedule."""
@@ -113,7 +113,7 @@ class Conductor:
         self._application.start()
 
     def wait_until_ready(self) -> None:
-        """Wait until the application is ready; where a strike has ended the start, start again."""
+        """Wait until the application is ready; if a fault has ended the start, start again."""
         while not self._application.is_ready:
             run = self._application.run
             if run.is_running:
@@ -123,9 +123,9 @@ class Conductor:
             self.start()
 
     def strike(self, strike: Strike, targets: Sequence[psutil.Process] = ()) -> None:
-        """Let a fault strike; if it ends the application, start it again, without waiting for it.
+        """Inject a fault; if it ends the application, start it again, without waiting for it.
 
-        One of `targets` is struck, or, if there are none, of the processes that are found when the time has come.
+        It hits one of `targets`, or, if there are none, of the processes that are found at that moment.
         """
         time.sleep(strike.delay)
         application = self._application
@@ -139,7 +139,7 @@ class Conductor:
                 if not application.outside.strike(strike, self._later, application.frozen):
                     self.missed.append(strike)
             case fault:
-                # A run that is not ready is not yet looked after: it may end of anything.
+                # A run that is not ready does not recover by itself: any fault may end it.
                 self._may_end |= not application.is_ready
                 if targets := targets or application.targets(fault):
                     self._strike_process(strike, self._choose.choice(targets))
@@ -176,13 +176,13 @@ class Conductor:
         self.wait_until_ready()
 
     def wait_for_all(self) -> None:
-        """Wait until everything that was accepted has come out: the last message of every key has."""
+        """Wait until everything that was accepted is output: the last message of every key is."""
         lines = [line.encode() for line in self._traffic.roll_call()]
         latest = partial(self._application.outside.latest, _ROOM_FOR_THE_LAST_LINES)
         self._application.run.wait_until(lambda: all(line in latest() for line in lines), "the roll call")
 
     def finish(self) -> Verdict:
-        """Let everything that was accepted come out, stop, and judge."""
+        """Wait until everything that was accepted is output, stop, and judge."""
         outside = self._application.outside
         self.wait_for_all()
         self._application.run.stop()
@@ -197,7 +197,7 @@ class Conductor:
         return verdict
 
     def _wait_for(self, strike: Strike) -> list[psutil.Process]:
-        """Wait for the moment of a strike; return its targets if there will be no time to look for them."""
+        """Wait for the moment of a fault; return its targets if there will be no time to look for them."""
         if strike.moment in {Moment.NEXT, Moment.RECOVERY}:
             return []
         self.wait_until_ready()

@@ -1,4 +1,4 @@
-"""A broker that goes away and comes back, with a topic that the application reads, and one that it writes."""
+"""A broker that disappears and returns, with a topic that the application reads, and one that it writes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _IN, _OUT = "in", "out"
 _LANES = 4
 _OUT_PARTITIONS = 3
 _SENDER_TRANSACTION_MS = 4000
-"""A sender that dies leaves its transaction open; until it has ended, nobody gets what comes after it."""
+"""A sender that dies leaves its transaction open; until that has ended, later messages are not delivered."""
 _ANSWER_SECONDS = 2.0
 _LATEST: Any = admin.OffsetSpec.latest()  # type: ignore[attr-defined]
 
@@ -91,7 +91,7 @@ class KafkaOutside(Outside):
 
     @property
     def is_behind(self) -> bool:
-        """Tell whether a transaction is open, and has outputs already."""
+        """Return whether a transaction is open, and has outputs already."""
         try:
             return self._ends(IsolationLevel.READ_UNCOMMITTED) != self._ends(IsolationLevel.READ_COMMITTED)
         except KafkaException:
@@ -107,7 +107,7 @@ class KafkaOutside(Outside):
         return [answer.result().offset for answer in answers.values()]
 
     def strike(self, strike: Strike, later: Later, frozen: Frozen) -> bool:
-        """Have the broker go away for a while, or a member come to the group that shows the source's lag."""
+        """Stop the broker for a while, or let a member join the group that shows the source's lag."""
         if strike.fault is Fault.JOIN_GROUP:
             member = _Member(self._broker)
             later(strike.seconds, member.leave)
@@ -119,7 +119,7 @@ class KafkaOutside(Outside):
             process.suspend()
             later(strike.seconds, lambda: _resume(process))
         else:
-            # One that is frozen ends only when it goes on.
+            # One that is frozen ends only after it is resumed.
             self._keeper.submit(self._broker.stop if strike.fault is Fault.STOP_BROKER else self._broker.kill).result()
             later(strike.seconds, lambda: self._keeper.submit(self._broker.start).result())
         return True
@@ -221,7 +221,7 @@ class _Seen:
                     # A broker that has just started may not know its newest messages yet.
                     consumer.assign([TopicPartition(_OUT, *each) for each in following.items()])
                     break
-                # What else a consumer reports, as that the broker is away, ends by itself.
+                # What else a consumer reports, such as a missing broker, passes by itself.
         consumer.close()
 
     def _keep(self, partition: int, value: bytes) -> None:

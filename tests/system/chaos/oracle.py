@@ -1,6 +1,6 @@
-"""Says whether what came out is what had to come out: plain Python that knows the guarantees and nothing of the engine.
+"""Decides whether the outputs are allowed: plain Python that knows the guarantees and nothing of the engine.
 
-It is given what the senders wrote down and what each of the receiver's connections was sent. A connection begins with a
+It is given what the senders recorded and what each of the receiver's connections was sent. A connection begins with a
 block: with the next one, or, where the connection before it broke, once more with the block that had not been recorded,
 from its beginning or from where it was noted to have got. So the connections can be laid over each other to one stream
 without repeats, in which every line has its place.
@@ -46,7 +46,7 @@ class Received:
 
 @dataclass
 class Sent:
-    """What a sender wrote down of one connection."""
+    """What a sender recorded of one connection."""
 
     keys: list[str] = field(default_factory=list)
     """The keys of its messages, which are numbered from 1 on, in the order in which they were sent."""
@@ -143,7 +143,7 @@ class _Stream:
             self.lines.append(line)
 
     def _allowed_begins(self, known: Known) -> Iterator[int]:
-        """Yield where a connection may begin: only the block that was under way, and not recorded, may come again."""
+        """Yield where a connection may begin: only the block that was in progress, and not recorded, may come again."""
         if known.next_begin() >= len(self.lines):
             yield known.next_begin()
         for block, (begin, end) in known.unrecorded().items():
@@ -185,7 +185,7 @@ def _in_stream(lines: Sequence[bytes], sent: Mapping[str, Sent]) -> list[str]:
 
 
 def _parsed(line: bytes) -> tuple[str, str, int, int, int]:
-    """Return the parts of a line; what is not one is told as a message that nobody sent."""
+    """Return the parts of a line; anything else counts as a message that was never sent."""
     try:
         key, connection, number, before, total = line.decode().split(" ")
         return key, connection, int(number), int(before), int(total)
@@ -194,7 +194,7 @@ def _parsed(line: bytes) -> tuple[str, str, int, int, int]:
 
 
 def _in_connection(name: str, record: Sent, numbers: list[int]) -> list[str]:
-    """What came of a connection has to be its first messages without a gap, and all of them if they were accepted."""
+    """A connection's outputs have to be those of its first messages, without a gap, and of all if they were accepted."""
     if numbers != list(range(1, len(numbers) + 1)):
         missing = sorted(set(range(1, numbers[-1] + 1)) - set(numbers))
         twice = [number for number, times in Counter(numbers).items() if times > 1]

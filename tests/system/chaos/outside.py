@@ -28,7 +28,7 @@ class Connection(Protocol):
         """Send messages and end; return whether all of them are known to be accepted."""
 
     def die(self, messages: list[bytes], choose: random.Random) -> None:
-        """Send some part of the messages, and end as a sender does that dies."""
+        """Send some of the messages, and end as a dying sender does."""
 
 
 class Outside(ABC):
@@ -49,7 +49,7 @@ class Outside(ABC):
 
     @abstractmethod
     def connect(self, run: Machida, lane: int) -> Connection | None:
-        """Return a connection to an application that is ready; None if nobody accepts one."""
+        """Return a connection to an application that is ready; None if none is accepted."""
 
     @abstractmethod
     def take_note(self, home: Path) -> None:
@@ -71,7 +71,7 @@ class Outside(ABC):
     @property
     @abstractmethod
     def is_behind(self) -> bool:
-        """Tell whether the application is in the middle of sending."""
+        """Return whether the application is in the middle of sending."""
 
     @abstractmethod
     def let_go(self) -> None:
@@ -79,7 +79,7 @@ class Outside(ABC):
 
     @abstractmethod
     def strike(self, strike: Strike, later: Later, frozen: Frozen) -> bool:
-        """Let a fault strike what is outside; return False if there was nothing to hit."""
+        """Inject a fault outside of the application; return False if there is no target."""
 
     @abstractmethod
     def wait_for_the_end(self) -> None:

@@ -1,4 +1,4 @@
-"""A receiver that goes away, comes back, or does not read, and knows exactly what it was sent.
+"""A receiver that disappears, returns, or does not read, and knows exactly what it was sent.
 
 What a receiver's machine has acknowledged and the receiver has not read is lost when the receiver dies: the guarantees
 say so. To tell this from a real loss, the sender is frozen while a connection is closed, and what lies in the
@@ -53,11 +53,11 @@ class _Connection:
 
     @property
     def is_behind(self) -> bool:
-        """Tell whether the sender's system still has something to send."""
+        """Return whether the sender's system still has something to send."""
         return not self.ended and _unsent(self.socket.getpeername(), self.socket.getsockname())
 
     def read_all(self) -> None:
-        """Take all that a frozen sender has left to its system, which goes on sending it."""
+        """Take all that a frozen sender has left to its system, which continues sending it."""
         while not self.ended and (self.read() or self.is_behind):
             pass
 
@@ -122,10 +122,10 @@ class ChaosReceiver:
         with self._lock:
             if self._server is not None:
                 return
-            # As long as nobody can connect, nobody can record a block as sent: this holds until the next connection.
+            # While no connection is possible, no block can be recorded as sent: this holds until the next connection.
             self.take_note()
             self._server = socket.create_server(("127.0.0.1", self._port)) if self._port else _server()
-            # Connections inherit it. Little is on its way, so that a receiver that does not read is soon felt.
+            # Connections inherit it. Little is on its way, so that a receiver that does not read is soon noticed.
             self._server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
             self._port = self._server.getsockname()[1]
 
@@ -146,7 +146,7 @@ class ChaosReceiver:
 
     @property
     def is_behind(self) -> bool:
-        """Tell whether an application is in the middle of sending: its system could not deliver all of it yet."""
+        """Return whether an application is in the middle of sending: its system could not deliver all of it yet."""
         with self._lock:
             return any(each.is_behind for each in self._connections)
 
@@ -155,7 +155,7 @@ class ChaosReceiver:
         return self._holds > 0
 
     def hold(self) -> None:
-        """Do not read, until everybody who has asked for that says to go on."""
+        """Do not read, until all who have requested that have released it."""
         with self._lock:
             self._holds += 1
 
@@ -208,7 +208,7 @@ def _server() -> socket.socket:
 
 
 def _unsent(local: tuple[str, int], remote: tuple[str, int]) -> bool:
-    """Tell whether the system still has something to send from one local address to another."""
+    """Return whether the system still has something to send from one local address to another."""
     wanted = [f":{local[1]:04X}", f":{remote[1]:04X}"]
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()

@@ -1,6 +1,6 @@
-"""Schedules of faults, made from a seed: the same seed makes the same schedule, for ever.
+"""Schedules of faults, made from a seed: the same seed makes the same schedule, forever.
 
-What strikes and when it strikes are drawn from the seed. Where exactly a process is hit is up to the machine, so a seed
+The faults and their moments are drawn from the seed. Where exactly a process is hit is up to the machine, so a seed
 that showed a fault may have to be run a few times to show it again.
 """
 
@@ -14,7 +14,7 @@ PIPELINE = "sequence"
 
 
 class Fault(StrEnum):
-    """What strikes."""
+    """The faults."""
 
     KILL_DRIVER = "kill the driver"
     KILL_JVM = "kill the JVM"
@@ -36,7 +36,7 @@ class Fault(StrEnum):
 
 
 class Moment(StrEnum):
-    """When it strikes."""
+    """The moments at which they are injected."""
 
     CALM = "in traffic"
     NEXT = "at once"
@@ -81,7 +81,7 @@ class Strike:
     fault: Fault
     moment: Moment
     delay: float
-    """Seconds from the moment to the strike."""
+    """Seconds from the moment to the fault."""
     seconds: float
     """How long it lasts, for those that last."""
 

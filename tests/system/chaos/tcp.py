@@ -63,7 +63,7 @@ class TcpOutside(Outside):
 
     @property
     def is_behind(self) -> bool:
-        """Tell whether the application's system could not deliver everything yet."""
+        """Return whether the application's system could not deliver everything yet."""
         return self._receiver.is_behind
 
     def let_go(self) -> None:

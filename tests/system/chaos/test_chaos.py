@@ -15,7 +15,7 @@ def test_the_guarantees_hold_under_any_faults(seed, tmp_path):
     result = perform(make_schedule(seed, SEEDS[seed], kafka=False), tmp_path)
     print(result)
     assert not result.verdict.violations, result
-    # A process that is not there yet, or any more, cannot be hit; in traffic all of them are there.
+    # A process that does not exist yet, or any more, cannot be hit; during traffic all of them exist.
     assert {strike.moment for strike in result.missed} <= {Moment.NEXT, Moment.RECOVERY}, result.missed
 
 

@@ -163,7 +163,7 @@ def topic(lines):
 
 
 def in_topic(sent, topic, seen=None):
-    """Return what is wrong with a topic, of which somebody has seen the same, or something else, all the time."""
+    """Return what is wrong with a topic, while a consumer has seen the same, or something else, all the time."""
     values = {partition: [value for _, value in records] for partition, records in topic.items()}
     return judge_topic(sent, topic, values if seen is None else seen).violations
 

@@ -40,7 +40,7 @@ class Stage(Enum):
 
 
 class Life(RuleBasedStateMachine):
-    """The life of an application: what was accepted comes out, exactly once, whatever happened in between."""
+    """The runs of an application: what was accepted is output exactly once, whatever happens in between."""
 
     happened: ClassVar[Counter[str]] = Counter()
 
@@ -54,7 +54,7 @@ class Life(RuleBasedStateMachine):
         self.fresh = True
         """Whether nothing has happened since the last start, crash or stop: no sending, and no crash."""
         self.waiting = False
-        """Whether something was sent that nobody has waited for."""
+        """Whether something was sent that has not been waited for."""
 
     @precondition(lambda self: self.stage is Stage.DOWN)
     @rule()

@@ -1,4 +1,4 @@
-"""Senders that write down what they send, and what they know to have been accepted."""
+"""Senders that record what they send, and what they know to have been accepted."""
 
 import random
 import threading
@@ -16,11 +16,11 @@ _PAUSE_SECONDS = 0.05
 _HUGE = 60_000
 
 Connect = Callable[[int], Connection | None]
-"""Returns a connection for one of the lanes, None if nobody accepts one."""
+"""Returns a connection for one of the lanes, None if none is accepted."""
 
 
 class Traffic:
-    """Some senders that go on for as long as they are asked to, each with one connection after the other.
+    """Some senders that continue for as long as they are asked to, each with one connection after the other.
 
     Of a connection that broke, any number of the first messages may have been accepted.
     """
@@ -62,7 +62,7 @@ class Traffic:
         self._flowing.set()
 
     def end(self) -> None:
-        """Let the streams under way come to their ends, and send nothing more."""
+        """Let the current streams end, and send nothing more."""
         self.give_up()
         for thread in self._threads:
             thread.join(PATIENCE)
@@ -70,7 +70,7 @@ class Traffic:
         assert not self._errors, self._errors
 
     def send(self, keys: list[str], lane: int = 0) -> str | None:
-        """Send messages with these keys on one connection; return its name, None if nobody listens."""
+        """Send messages with these keys on one connection; return its name, None if there is no listener."""
         name = f"single{len(self.sent)}"
         return name if self._send(name, keys, self._choose, lane) is not None else None
 
@@ -80,7 +80,7 @@ class Traffic:
         What comes on one lane says nothing of the others, so there is one on each of them.
         """
         with self._lock:
-            self._tears = 0  # A death that found no sender in time is not for this one.
+            self._tears = 0  # A death that found no sender in time must not hit this one.
         names = [self._surely_sent(list(KEYS), lane) for lane in range(self._lanes)]
         return [f"{key} {name} {number}" for name in names for number, key in enumerate(KEYS, 1)]
 
@@ -107,7 +107,7 @@ class Traffic:
             self._errors.append(error)
 
     def _send(self, name: str, keys: list[str], choose: random.Random, lane: int) -> Sent | None:
-        """Send a stream on a connection of its own and return its record; None if nobody listens."""
+        """Send a stream on a connection of its own and return its record; None if there is no listener."""
         connection = self._connect(lane)
         if connection is None:
             return None
