@@ -194,7 +194,7 @@ def _parsed(line: bytes) -> tuple[str, str, int, int, int]:
 
 
 def _in_connection(name: str, record: Sent, numbers: list[int]) -> list[str]:
-    """A connection's outputs have to be those of its first messages, without a gap, and of all if they were accepted."""
+    """A connection's outputs are those of its first messages, without a gap, and of all if they were accepted."""
     if numbers != list(range(1, len(numbers) + 1)):
         missing = sorted(set(range(1, numbers[-1] + 1)) - set(numbers))
         twice = [number for number, times in Counter(numbers).items() if times > 1]
