@@ -35,7 +35,7 @@ BARS = " ▁▂▃▄▅▆▇█"
 
 
 class Receiver:
-    """Accepts a connection and takes nothing from it until it is told to."""
+    """Accepts a connection and takes nothing from it until it is asked to."""
 
     def __init__(self) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))

@@ -35,7 +35,7 @@ screen = Console(highlight=False)
 
 
 class _Watch:
-    """Looks at an application for a while."""
+    """Observes an application for a while."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

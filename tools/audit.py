@@ -1,7 +1,7 @@
 """Looks up the pinned packages among the known vulnerabilities; a part of `make lint`.
 
 Fails where one is found. Where the service that knows them cannot be reached, it says so in a line and lets the build
-go on. The answer is kept in a file beside the environment: for a day, or for an hour if there was none.
+continue. The answer is kept in a file beside the environment: for a day, or for an hour if there was none.
 """
 
 import argparse

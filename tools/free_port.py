@@ -1,4 +1,4 @@
-"""A port for those who have to name one before somebody listens at it."""
+"""A port for a listener that is started later."""
 
 import random
 import socket
@@ -8,9 +8,9 @@ _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_port() -> int:
-    """Return a port that nobody uses.
+    """Return an unused port.
 
-    The system gives those of a certain range to whoever connects to something, also to one that was free a moment ago:
+    The system gives those of a certain range to any client, also to one that was free a moment ago:
     this one is below them, and is still free when it is needed.
     """
     end = int(_RANGE.read_text().split()[0]) if _RANGE.exists() else 32768

@@ -62,7 +62,7 @@ def jars(name: str, main: str, *others: str) -> Path:
         if not there.exists():
             with tempfile.TemporaryDirectory(dir=cache, prefix=f"{name}-") as made:
                 _fetch(Path(made), name, (main, *others))
-                # What Ivy cannot find it only tells; it would go on with the rest.
+                # Ivy only prints what it cannot find, and would continue with the rest.
                 if not (Path(made) / "jars" / f"{module}-{version}.jar").exists():
                     raise OfflineError(f"{main} was not found")
                 (Path(made) / "jars").rename(there)

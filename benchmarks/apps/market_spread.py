@@ -1,7 +1,7 @@
 """Checks orders against the latest prices: two pipelines, and a state that both of them use.
 
 A symbol starts with prices, and prices never move far. So whether an order is rejected does not depend on how the two
-pipelines are interleaved, which nobody promises, and the outputs of all programs can be compared.
+pipelines are interleaved, which is not defined, and the outputs of all programs can be compared.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,7 @@
 """The latency application as plain PySpark, as its guide teaches it: lines from a socket, a state for each key.
 
 Connects to the addresses in BENCH_SOURCE and BENCH_SINK, reads `key time` on each line and answers `key count time`,
-for ever. All settings are Spark's own but the one without which Spark refuses a state of Python's, and `--partitions`,
+forever. All settings are Spark's own but the one without which Spark refuses a state of Python's, and `--partitions`,
 as in pyspark_words.py.
 """
 

@@ -6,7 +6,7 @@ class BenchmarkError(Exception):
 
 
 class DifferentOutputError(BenchmarkError):
-    """A program did not put out what it should have: no time of it counts."""
+    """The output of a program is wrong: no time of it counts."""
 
 
 class TooSlowError(BenchmarkError):

@@ -69,7 +69,7 @@ class Figures:
             self.add(name, value / (factor * other), "x")
 
     def write(self, path: Path, about: dict[str, Any]) -> None:
-        """Write the figures down."""
+        """Write the figures to a file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         figures = {
             name: {
@@ -86,7 +86,7 @@ class Figures:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read figures that were written down."""
+        """Read figures from a file."""
         content = json.loads(path.read_text())
         figures = cls(content["title"])
         figures.notes = content["notes"]

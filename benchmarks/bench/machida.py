@@ -137,7 +137,7 @@ class Machida:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop all that computes for the time of a `with` block; the ingress goes on."""
+        """Stop all that computes for the time of a `with` block; the ingress continues."""
         stopped = [process for process in self.processes() if process.name() == "java" or _is_of_workers(process)]
         for process in stopped:
             process.suspend()

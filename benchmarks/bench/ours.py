@@ -20,7 +20,7 @@ class Caught(NamedTuple):
     """A backlog that was worked off."""
 
     seconds: float
-    """From the moment in which the engine could go on to the last byte of the last output."""
+    """From the moment in which the engine could continue to the last byte of the last output."""
     accepting_seconds: float
     """How long the ingress had taken to accept it, while the engine waited."""
     output: Path
@@ -37,7 +37,7 @@ def out_of_the_log(
     """Measure how fast a backlog is worked off.
 
     The engine is up and warm when all its processes that compute are stopped, by a signal. Senders fill the log with
-    the main section of the input. Then the clock starts and the processes go on. `watching` is entered for the time
+    the main section of the input. Then the clock starts and the processes continue. `watching` is entered for the time
     that is measured, by those who look closer.
     """
     output = folder / "wallaroo"

@@ -1,4 +1,4 @@
-"""Whether two programs put out the same. Only then do their times count."""
+"""Whether two programs have the same output. Only then do their times count."""
 
 from __future__ import annotations
 

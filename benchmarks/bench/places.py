@@ -57,7 +57,7 @@ def java_home() -> str:
 def bench_tool(name: str) -> str | None:
     """Return a program of the benchmarks' own virtual environment, None where it cannot be installed.
 
-    The environment is made when it is first needed, and anew when the requirements have changed.
+    The environment is made when it is first needed, and again when the requirements have changed.
     """
     wanted = hashlib.sha256(_REQUIREMENTS.read_bytes() + sys.version.encode()).hexdigest()
     mark = _VENV / "made-from"
@@ -84,7 +84,7 @@ def scratch() -> Iterator[Path]:
 
 
 def machine() -> dict[str, str | int]:
-    """Describe the machine, for whoever reads the figures later."""
+    """Describe the machine, for readers of the figures."""
     return {
         "cores": os.cpu_count() or 0,
         "memory in GB": round(psutil.virtual_memory().total / 1e9),

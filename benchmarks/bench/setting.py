@@ -18,7 +18,7 @@ _TINY_EVENTS = 80_000
 
 @dataclass(frozen=True)
 class Setting:
-    """What the parts of the benchmark are told."""
+    """What the parts of the benchmark are given."""
 
     quick: bool
     rounds: int

@@ -23,7 +23,7 @@ class Target:
         return next((value for value in found if value is not None), None)
 
     def is_met(self, value: float) -> bool:
-        """Tell whether this value reaches the target."""
+        """Return whether this value reaches the target."""
         return value <= self.bound if self.at_most else value >= self.bound
 
     @property

@@ -70,7 +70,7 @@ class Schedule(NamedTuple):
 
 def receive(commands: Connection, output: Path | None) -> None:
     """Accept connections and read from them until told to stop; answers commands in the meantime."""
-    # Whoever would tell it may also have died.
+    # The process that would stop it may have died.
     with suppress(EOFError, ConnectionError), socket.create_server(("127.0.0.1", 0)) as server:
         commands.send(server.getsockname())
         with Path(output or "/dev/null").open("wb", buffering=0) as file:
@@ -99,7 +99,7 @@ class Receiving:
             self._commands.send(now)
 
     def obey(self, command: str, argument: Any = None) -> bool:
-        """Follow a command; return whether to go on."""
+        """Follow a command; return whether to continue."""
         match command:
             case "total":
                 last = self._arrivals.times[-1] if self._total else 0

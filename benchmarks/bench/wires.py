@@ -1,4 +1,4 @@
-"""Handles to a sender and a receiver, which run in processes of their own as they would in earnest."""
+"""Handles to a sender and a receiver, which run in processes of their own as they would in production."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PROCESSES = multiprocessing.get_context("spawn")
 
 
 class Helper:
-    """A process that does what it is told through a pipe."""
+    """A process that follows commands from a pipe."""
 
     def __init__(self, target: Any, *arguments: Any) -> None:
         self._commands, theirs = _PROCESSES.Pipe()

@@ -25,7 +25,7 @@ _START = "start"
 
 
 def run(setting: Setting) -> Figures:
-    """Strike an application, and start it again."""
+    """Kill parts of an application, and start it again."""
     figures = Figures("Recovery")
     for number in range(setting.rounds):
         _Round(setting, figures, f"Recovery, round {number + 1} of {setting.rounds}").run()
@@ -55,7 +55,7 @@ class _Round:
         self._setting.say(f"{self._title}: {name}: {seconds:.2f} s")
 
     def _kill_parts(self, folder: Path) -> None:
-        """Kill a worker and then the JVM under load; the run itself has to go on, and every answer has to be right."""
+        """Kill a worker and then the JVM under load; the run has to continue, and every answer has to be right."""
         output = folder / "output"
         with (
             Receiver(output) as receiver,

@@ -1,4 +1,4 @@
-"""Code that takes its whole process with it, each for the message that asks for it, until the program is mended."""
+"""Code that ends its whole process, each for the message that asks for it, until the program is repaired."""
 
 import ctypes
 import os
