@@ -138,6 +138,13 @@ def test_keys_that_were_not_listed_are_dead_letters(outbox_of, dead_letters):
         assert "the key 'x', which is not among the 2 partition keys of state 'state'" in records[0]["error"]
 
 
+def test_a_single_listed_key_is_counted_in_the_singular(outbox_of, dead_letters):
+    _, outbox, run = outbox_of(keys=["a"], strict_keys=True)
+    run((b"x1",))
+    (record,) = dead_letters(list(taken(outbox)))
+    assert "which is not among the 1 partition key of state 'state'" in record["error"]
+
+
 def test_a_partition_function_that_raises_or_gives_an_unhashable_key_loses_only_its_message(outbox_of, dead_letters):
     def key(data):
         return {"a": "a", "list": ["not", "a", "key"], "tuple": ("a", [])}[data]
