@@ -1,4 +1,4 @@
-"""Tells from the readings of its sensors how a pump is doing, with a model of scikit-learn."""
+"""Classifies the condition of a pump from its sensor readings, with a model of scikit-learn."""
 
 import csv
 from pathlib import Path

@@ -18,7 +18,7 @@ def application_setup(args):
 
     ab = wallaroo.ApplicationBuilder("DDoS detection")
     ab.new_pipeline("requests", wallaroo.TCPSourceConfig(in_host, in_port, decoder))
-    # No list of keys: addresses that nobody has heard of are what this is about.
+    # No keys are listed: the addresses are not known in advance.
     ab.to_state_partition(watch, Address, "addresses", by_address)
     ab.to_sink(wallaroo.TCPSinkConfig(out_host, out_port, encoder))
     return ab.build()

@@ -48,7 +48,7 @@ class CounterBuilder:
 
 
 class Counter:
-    """The state: the day at hand, and how often each return code has come up in it."""
+    """The state: the current day, and how often each return code has occurred on it."""
 
     def __init__(self):
         self.reset()

@@ -19,7 +19,7 @@ if __name__ == "__main__":
             for line in f:
                 send_message(connection, line.rstrip("\n"))
         send_message(connection, "END_OF_DAY")
-        # Wallaroo closes its side once it has read everything. Who sends the next day before that, on another
+        # Wallaroo closes its side once it has read everything. A day that is sent before that, on another
         # connection, may be faster than the rest of this one.
         connection.shutdown(socket.SHUT_WR)
         connection.recv(1)

@@ -1,4 +1,4 @@
-"""Checks orders against the latest prices of the market, and puts out those that must be rejected."""
+"""Checks orders against the latest prices of the market, and outputs those that must be rejected."""
 
 from decimal import Decimal
 from pathlib import Path
