@@ -1,6 +1,6 @@
 """Processes that tests start: run to their end, or watched while they run. All tests use these.
 
-Only tests that hand a process descriptors, or write to it while it runs, start it themselves.
+Only tests that hand descriptors to a process, or read and write its streams themselves, start it on their own.
 """
 
 import contextlib
